@@ -150,11 +150,11 @@ class Run:
         `datasets` chooses some of the run's; `size` is the ΔP chart's width and height in inches. `out` also writes a
         file, whose ending says as what: .svg, .pdf, .png, or .csv for the numbers.
         """
-        from anchorscope.report.render import figure_named, write_display
+        from anchorscope.report.render import figure_named
 
         display = figure_named(self._finished.findings, name, datasets, size)
         if out is not None:
-            write_display(display, Path(out))
+            display.write(Path(out))
         return display.plot()
 
 
@@ -169,7 +169,7 @@ def run(
     progress: Progress | Literal["auto"] | None = "auto",
     executor: str | None = None,
     workers: int | None = None,
-    mixed: bool = False,
+    for_detectors: bool = False,
     **options: Any,
 ) -> Run:
     """Runs the main job into the folder `out`, or resumes it, and returns what it found.
@@ -179,7 +179,8 @@ def run(
     Without `out` the folder is runs/MODEL-DATASETS; `fresh` starts it over. `progress="auto"` shows progress in a
     notebook or a terminal, None shows nothing, and any object with the methods of `anchorscope.progress.Progress` is
     called. `executor` says who runs the model: "local", "ray" (this machine) or "ray:HOST:PORT", the same bytes
-    whichever it is; `workers` and `mixed` are for the last two. The other options are those of `anchorscope run`:
+    whichever it is; `workers` is for the last two. `for_detectors` makes only what detectors read; a later
+    call makes the rest. The other options are those of `anchorscope run`:
     """
     options = {name.replace("-", "_"): value for name, value in options.items()}
     for name in options:
@@ -201,14 +202,15 @@ def run(
         loaded = (model, tokenizer)
     recipe = make_recipe(options)
     folder = default_folder(recipe) if out is None else named_folder(out)
-    choice = choose(executor, workers, mixed)
+    choice = choose(executor, workers)
 
     check_inputs(recipe, loaded is not None or choice.kind == "ray")
 
     from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
 
     with showing(progress) as listener:
-        return Run(run_recipe(recipe, folder, loaded=loaded, fresh=fresh, progress=listener, choice=choice))
+        given: dict[str, Any] = {"loaded": loaded, "fresh": fresh, "choice": choice, "for_detectors": for_detectors}
+        return Run(run_recipe(recipe, folder, progress=listener, **given))
 
 
 def _complete(run: Callable[..., Run]) -> None:
@@ -245,9 +247,9 @@ def fit(
     """A hallucination detector for a model: asks, grades, reads states, fits, compares and saves; returns what `detect`
     returns.
 
-    It is `run` with what the detectors read and no page, then `detect` into the folder `detectors` of the run: the same
-    call resumes it. Without `detectors`, those are compared that read one pass over the answer. `options` are those of
-    `run`; the other arguments are those of `detect`.
+    It is `run` of only what the detectors read, then `detect` into the folder `detectors` of the run: the same call
+    resumes it, and `run` into the same folder completes it. Without `detectors`, those are compared that read one pass
+    over the answer. `options` are those of `run`; the other arguments are those of `detect`.
     """
     from anchorscope.detecting.inputs import fit_options
 
@@ -260,7 +262,7 @@ def fit(
         device=options.get("device"),
     )
     with showing(progress) as listener:
-        made = run(model, datasets, out=out, progress=listener, **{**of_run, **options})
+        made = run(model, datasets, out=out, progress=listener, for_detectors=True, **{**of_run, **options})
 
         from anchorscope.detecting.detect import detect  # only here: it brings torch
 

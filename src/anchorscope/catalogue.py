@@ -186,6 +186,7 @@ _LOG_PROBS = ("log_prob_mean",)
 _BOOSTED = (KNOCKOUT, *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))
 _DETECTORS = (
     DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0, columns=_LOG_PROBS),
+    DetectorEntry("rauq", "RAUQ: log-probabilities weighted by attention to the token before", 1, columns=("rauq",)),
     DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
     DetectorEntry("residual-probe", "one linear probe on the residual stream", 1, sites=("residual",)),
     DetectorEntry(
@@ -207,6 +208,7 @@ _DETECTORS = (
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
     DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
     DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False),
+    DetectorEntry("text", "hashed words and word pairs of question and answer", 0, baseline=True, columns=("text",)),
     DetectorEntry(
         "question-only", "a probe on the state before the answer begins", 1, baseline=True, runs=("question-only",)
     ),

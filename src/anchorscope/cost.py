@@ -6,7 +6,7 @@ product of the model's width on this machine; on a GPU, start and statistics are
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -32,8 +32,8 @@ _ANSWER_TOKENS = 2
 _DECODING = 2.5  # decoding a token takes as long as reading this many: its matrix products are small
 _USED = 0.6  # of all answers while labels are unknown: the demo's share after balancing
 _CUT = 0.85  # tokens of a cut item that are run again: those after the first cut one
-_ANSWER_ALONE = 0.4  # tokens of an item without its question
-_PROBE_FOLD, _REFIT_FOLD, _FINAL_PROBES, _PRINCIPAL = 7e3, 3.4e3, 8e3, 6e3  # operations per number of the states
+_ANSWER_ALONE = 0.2  # tokens of an item without its question
+_PROBE_FOLD, _REFIT_FOLD, _PRINCIPAL = 7e3, 3.4e3, 6e3  # operations per number of the states
 _CLEAN_EVIDENCE, _VIEW = 1.2e3, 0.7e3  # per item and direction², of one layer at one place
 _RESAMPLED = 7e3  # per resample, item and layer
 _ITEM_TESTS = 1e8  # per item: intervals and tests of the parts
@@ -41,7 +41,7 @@ _REFERENCE_RATE = 6.2e10  # operations per second of the machine on which all th
 _REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = 7.0, 1.0, 9.0  # there: page and figures, tables alone, imports
 _LOAD_RATE = 4e8  # bytes of weights per second: hashed, read, checked
 _OTHER_EXPERIMENTS = {"experiment-matched": 0.4, "experiment-wordings": 2.9}  # passes; others were not measured
-_DETECTION = {"detection-columns": 3.0, "detection-states": 2.7}  # passes
+_DETECTION = {"detection-columns": 4.0, "detection-states": 2.7}  # passes
 _PROCESS_BYTES = 7e8  # Python with its libraries
 _FOLDER_BYTES = 3e7  # tables, figures, page, and what steps keep
 _GPU_SHARE = 0.35  # of a large product's rate that passes of many small ones reach
@@ -70,7 +70,7 @@ def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
     texts = [(*question.context, question.thinking or "", question.question) for question in questions]
     characters = sum(len(text) for own in texts for text in own) / max(n, 1)
     to_answer = sum(question.model_answer is None for question in questions)
-    return DatasetSize(n, to_answer, used, characters / _CHARACTERS_PER_TOKEN + _TEMPLATE_TOKENS)
+    return DatasetSize(n, to_answer, used, characters / _CHARACTERS_PER_TOKEN + _TEMPLATE_TOKENS + recipe.thinking)
 
 
 class ModelSize(NamedTuple):
@@ -128,8 +128,9 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "refits": 2 * _REFIT_FOLD * recipe.folds * layers * states,
         "permuted-refits": _REFIT_FOLD * recipe.folds * states,
         "tables": _RESAMPLED * recipe.bootstrap * size.used * layers * places / len(SITES),
-        "final-probes": _FINAL_PROBES * everywhere * states,
     }
+    if recipe.thinking:
+        costs["thinking"] = 2.0 * model.parameters * size.to_answer * (size.tokens + _DECODING * recipe.thinking)
     if recipe.random_weights:
         costs["evidence-random-weights"] = 2 * once
     for experiment, step, views in (("patching", "evidence-resample", 3), ("wordings", "evidence-paraphrase", 1)):
@@ -148,8 +149,8 @@ def _has_unknown_steps(recipe: Recipe) -> bool:
     return any(name != KNOCKOUT and f"experiment-{name}" not in _OTHER_EXPERIMENTS for name in recipe.evidence)
 
 
-def report_cost(recipe: Recipe) -> float:
-    return (_REPORT_SECONDS if recipe.report else _TABLES_SECONDS) * _REFERENCE_RATE
+def report_cost(recipe: Recipe, has_page: bool = True) -> float:
+    return (_REPORT_SECONDS if recipe.report and has_page else _TABLES_SECONDS) * _REFERENCE_RATE
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,8 @@ class Cost:
         minutes = self.seconds / 60
         took = f"{minutes:.1f} min" if minutes < 10 else f"{minutes:,.0f} min"
         text = (
-            f"cost: {self.passes} passes over about {self.used:,} used answers, {self.operations:.1e} operations; "
+            f"cost: {self.passes} pass{'es' * (self.passes > 1)} over about {self.used:,} used answers, "
+            f"{self.operations:.1e} operations; "
             f"{least}{took} here, {self.memory_bytes / 1e9:.1f} GB of memory, {self.disk_bytes / 1e9:.2f} GB of disk"
         )
         if self.fewer_random_cuts:
@@ -189,15 +191,19 @@ class Cost:
         return text
 
 
-def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], asked: Recipe) -> Cost:
-    """The cost of a resolved recipe; `asked` is what the user wrote."""
+def run_cost(
+    recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], asked: Recipe, steps: Collection[str] | None = None
+) -> Cost:
+    """The cost of a resolved recipe, or of some of its steps; `asked` is what the user wrote."""
+    has_cuts = steps is None or f"effects-{KNOCKOUT}" in steps
     itemsize = 4 if recipe.dtype == "float32" else 2
     cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
-    used, operations, memory, disk, start = 0, report_cost(recipe), 0.0, _FOLDER_BYTES, _GPU_START_SECONDS
+    used, operations, memory, disk, start = 0, report_cost(recipe, has_cuts), 0.0, _FOLDER_BYTES, _GPU_START_SECONDS
     for size in sizes:
         used += size.used
         start += _GPU_DATASET_SECONDS
-        operations += sum(step_costs(recipe, model, size).values())
+        costs = step_costs(recipe, model, size)
+        operations += sum(cost for name, cost in costs.items() if steps is None or name in steps)
         states = float(model.n_layers * size.used * model.width * itemsize)
         memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
         copies = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
@@ -207,15 +213,15 @@ def run_cost(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], ask
         start = _START_SECONDS * _REFERENCE_RATE / rate
     return Cost(
         used=used,
-        passes=4 + cuts + 2 * recipe.random_weights,  # clean, knockout, nothing, answers alone
+        passes=4 + cuts + 2 * recipe.random_weights if has_cuts else 1,  # clean, knockout, nothing, answers alone
         random_cuts=cuts,
         operations=operations,
         operations_per_second=rate,
         seconds=start + weights / _LOAD_RATE + operations / rate,
         memory_bytes=_PROCESS_BYTES + weights + memory,
         disk_bytes=disk,
-        at_least=_has_unknown_steps(recipe),
-        fewer_random_cuts=asked.random_cuts is None and cuts < MOST_RANDOM_CUTS,
+        at_least=has_cuts and _has_unknown_steps(recipe),
+        fewer_random_cuts=has_cuts and asked.random_cuts is None and cuts < MOST_RANDOM_CUTS,
     )
 
 

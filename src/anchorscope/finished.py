@@ -32,6 +32,8 @@ from anchorscope.report.findings import Findings, headline_effects
 
 ANSWER = "answer.json"
 """The answer card, for programs."""
+FOR_DETECTORS = "for_detectors"
+"""Whether a run made only what detectors read, in its manifest."""
 
 
 class _ModelFacts(BaseModel):
@@ -75,8 +77,15 @@ class FinishedRun:
     home: Path | None = None
     """Where they will be, if elsewhere."""
 
+    @property
+    def is_for_detectors(self) -> bool:
+        """Whether the run made only what detectors read, as `anchorscope fit` does."""
+        return bool(self.manifest.get(FOR_DETECTORS))
+
     @cached_property
     def findings(self) -> Findings:
+        if self.is_for_detectors:
+            raise self._unusable_error("no tables")
         needed = ("model", "counts", "steps", "reference_layers", "unavailable")
         missing = [name for name in needed if name not in self.manifest]
         if missing:
@@ -93,12 +102,11 @@ class FinishedRun:
             probe_scores=self.csv("probe_scores"),
             curves=self.csv("curves"),
             pathways=self.parquet("pathways"),
-            reference_curves=self.csv("reference_curves"),
             summary=self.csv("summary"),
             counts=pl.DataFrame(self.manifest["counts"]),
             reference_layers={name: tuple(per_fold) for name, per_fold in layers.items()},
             facts=self.manifest.get("facts", {}),
-            command=self._again,
+            command=self._command(),
             steps=pl.DataFrame(
                 [{name: step[name] for name in _StepFacts.model_fields} for step in self.manifest["steps"]]
             ),
@@ -196,17 +204,19 @@ class FinishedRun:
         """The recipe's non-default options, for a call in Python."""
         return self.recipe.model_dump(exclude_defaults=True, exclude={"model", "device", "dtype"})
 
-    @property
-    def _again(self) -> str:
+    def _command(self, out: str = "NEW_FOLDER") -> str:
         """What repeats the run; a model that was given in memory can only be passed in Python."""
         if self.manifest.get("model", {}).get("source") == LOADED:
             options = "".join(f", {name}={value!r}" for name, value in self._options.items())
-            return f"anchorscope.run(model, tokenizer=tokenizer, out='NEW_FOLDER'{options})"
+            return f"anchorscope.run(model, tokenizer=tokenizer, out={out!r}{options})"
         recipe = shlex.quote(str((self.home or self.path) / "recipe.toml"))
-        return f"anchorscope run {recipe} --out NEW_FOLDER"
+        return f"anchorscope run {recipe} --out {shlex.quote(out)}"
 
     def _unusable_error(self, what: str) -> UserError:
-        return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._again}")
+        if self.is_for_detectors:
+            complete = self._command(str(self.path))
+            return UserError(f"The run {str(self.path)!r} holds only what detectors read. Complete it with: {complete}")
+        return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._command()}")
 
 
 def open_finished(path: Path, checked: bool = True) -> FinishedRun:

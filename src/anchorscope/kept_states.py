@@ -97,17 +97,9 @@ def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsiz
     return n_places * n_layers * n_items * d_model * itemsize
 
 
-def refuse_full_disk(folder: Path, passing: int, size: int) -> None:
-    """Refuses a run without enough disk space, before anything is run.
-
-    `passing` bytes are states that are dropped at the end, `size` those that are kept.
-    """
+def refuse_full_disk(folder: Path, size: int) -> None:
+    """Refuses to keep states without enough disk space, before anything is run."""
     free = shutil.disk_usage(folder).free
-    if not size and passing > free:
-        raise UserError(
-            f"The states of this run take {passing / 1e9:.1f} GB until its end, and {str(folder)!r} has "
-            f"{free / 1e9:.1f} GB free; free some room, ask fewer questions with --limit, or choose another --out."
-        )
     if size * 2 > free:  # once as a step, once as a result
         raise UserError(
             f"Keeping states takes {size / 1e9:.1f} GB, twice that for a moment, and {str(folder)!r} has "

@@ -34,15 +34,14 @@ from anchorscope.models.wrapping import wrap
 from anchorscope.plugins import packages_of
 from anchorscope.prepare import refuse_too_few, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
-from anchorscope.recipe import Recipe, to_toml
-from anchorscope.results import DatasetResult, LeftOut, RunFacts, first_chart, publish
+from anchorscope.recipe import Recipe, make_recipe, to_toml
+from anchorscope.results import DatasetResult, LeftOut, RunFacts, publish
 from anchorscope.steps import make
 from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
-from anchorscope.steps.job import FIT_LIBRARIES, MODEL_LIBRARIES, TABLE_LIBRARIES, Job
+from anchorscope.steps.job import MODEL_LIBRARIES, Job
 
-Pass, Fit, Table = (
-    partial(Step, libraries=libraries) for libraries in (MODEL_LIBRARIES, FIT_LIBRARIES, TABLE_LIBRARIES)
-)
+_TABLE_LIBRARIES = (*MODEL_LIBRARIES, "numpy", "scipy")
+Pass, Fit, Table = (partial(Step, libraries=names) for names in (MODEL_LIBRARIES, ("torch",), _TABLE_LIBRARIES))
 _QUESTIONS = ("columns", "limit", "yes_no", "on_bad_row", "seed", "is_shape")
 _LABELS = ("balance", "group_by", "max_per_class", "seed", "grader")
 _ITEMS = ("labels", "tokens", MODEL)
@@ -58,7 +57,8 @@ _SOURCES = ("clean-states", "before-answer", "clean-scores", "attention-mass", "
 _TABLES = (*_SAMPLED, "fit_device", "model_name")
 _EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
 _COLUMNS = ("detection-samples", "attention-mass")
-_OF_QUESTIONS = ("questions", "answers", "labels", "tokens")  # work on every question; all others on the used items
+# These work on every question; all others on the used items.
+_OF_QUESTIONS = ("questions", "thinking", "answers", "labels", "tokens")
 
 
 def steps_of(recipe: Recipe) -> list[Step]:
@@ -69,13 +69,16 @@ def steps_of(recipe: Recipe) -> list[Step]:
         "evidence-resample": "patching" in recipe.evidence,
         "evidence-paraphrase": "wordings" in recipe.evidence,
         "source-terms": "sources" in recipe.evidence,
+        "thinking": recipe.thinking > 0,
     }
     measured = (*_EVIDENCE, *(name for name, is_asked in controls.items() if is_asked))
     tabled = (*(step.name for step in (knockout, *others)), "refits", "permuted-refits", "log-probs")
+    asked = "thinking" if recipe.thinking else "questions"
     formats = packages_of("datasets") if any(parse_spec(text).path for text in recipe.datasets) else ()
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
-        Pass("answers", ("questions", MODEL), ("prompt", "max_new_tokens"), make.answers, 2),
+        Pass("thinking", ("questions", MODEL), ("prompt", "thinking"), make.thinking),
+        Pass("answers", (asked, MODEL), ("prompt", "max_new_tokens"), make.answers, 2),
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
         Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, 2),
         Pass("clean-states", _ITEMS, ("positions",), make.clean_states, 3, True),
@@ -96,15 +99,14 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("evidence-random-weights", _ITEMS, ("edges", *_VIEWS), make.random_weight_terms, 3),
         Pass("evidence-resample", _REWRITTEN, _VIEWS, make.resample_terms),
         Pass("evidence-paraphrase", _REWRITTEN, _VIEWS, make.paraphrase_terms),
-        Pass("source-terms", _SOURCES, ("edges", "parts", *_VIEWS), make.source_terms),
+        Pass("source-terms", _SOURCES, ("edges", "parts", *_VIEWS), make.source_terms, 2),
         Table("evidence-parts", measured, _TABLES, make.evidence_parts, 2),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
-            "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 3
+            "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 4
         ),
         Pass("detection-states", ("before-answer", "answer-alone"), ("edges",), make.detection_states, 3, True),
         Table("tables", tabled, _TABLES, make.tables, 5),
-        Fit("final-probes", ("clean-states", "labels"), ("seed", "fit_device"), make.final_probes, 2),
         *(_experiment(experiment) for experiment in chosen_experiments(recipe.evidence)),
     ]
     return [
@@ -133,7 +135,7 @@ def _experiment(experiment: Experiment) -> Step:
     """What an experiment beyond interventions finds."""
     measured = ("source-terms",) if experiment.name == "sources" else ()
     name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL, *measured)
-    libraries = (*TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
+    libraries = (*_TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
     return Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), 2, libraries=libraries)
 
 
@@ -146,10 +148,12 @@ def run_recipe(
     progress: Progress | None = None,
     choice: Choice | None = None,
     warm: WarmModels | None = None,
+    for_detectors: bool = False,
 ) -> Path:
     """Runs a recipe into a folder, or resumes it; `loaded` is a (model, tokenizer) that is already in memory.
 
     `choice` says who runs passes, this process where it is not given; `warm` holds a model that several runs share.
+    `for_detectors`: only what detectors read is made, unless the folder has all results; a later call makes the rest.
     """
     began, listener, chosen = time.monotonic(), progress or Silent(), choice or Choice()
     if loaded is not None and not chosen.is_local:
@@ -171,7 +175,8 @@ def run_recipe(
             executor = models.executor(chosen, WorkerJob(*options), listener)
         else:
             executor = LocalExecutor(lambda: wrap(*loaded))
-        job = Job(folder, recipe, executor, listener, loaded is not None, first_chart(folder, recipe))
+        for_detectors = for_detectors and "summary.csv" not in folder.results
+        job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors)
         held.callback(executor.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})
@@ -187,7 +192,8 @@ def run_recipe(
                 run.forget_values()
         folder.write_recipe(to_toml(recipe))
         if not any(name.endswith("/answers") for name in folder.steps):  # it begins: nothing is loaded yet
-            listener.note(run_cost(recipe, job.model_size, sizes, asked).sentence)
+            steps = {step.name for run in datasets for step in run.missing()}
+            listener.note(run_cost(recipe, job.model_size, sizes, asked, steps).sentence)
         key = canonical_hash([recipe.model_dump(mode="json"), [run.key for run in datasets]])
         if folder.is_published(key):
             return out
@@ -243,7 +249,7 @@ def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:
                 kind, seconds = name in _OF_QUESTIONS, None if name in missing else run.result(name).seconds
                 cost = 0.0 if name == "questions" else costs.get(name)
                 plan.append(PlannedStep(f"{run.name}/{name}", "answers" if kind else "items", cost, seconds))
-    return [*plan, PlannedStep(REPORT, "items", report_cost(datasets[0].job.recipe))]
+    return [*plan, PlannedStep(REPORT, "items", report_cost(job.recipe, has_page=not job.for_detectors))]
 
 
 def _with_earlier_choices(folder: RunFolder, recipe: Recipe, asked: Recipe) -> Recipe:
@@ -254,19 +260,12 @@ def _with_earlier_choices(folder: RunFolder, recipe: Recipe, asked: Recipe) -> R
     more = [name for name in evidence if name not in recipe.evidence]
     if more:
         folder.tell(f"experiments that are there already are kept: {', '.join(more)}")
-    recipe = recipe.model_copy(update={"evidence": evidence})
-    begun: dict[str, Any] = {}
-    with contextlib.suppress(tomllib.TOMLDecodeError, TypeError):
-        begun = tomllib.loads(folder.notes.get("recipe", ""))
-    cuts, number = begun.get("random_cuts"), begun.get("threads")
-    if asked.random_cuts is None and isinstance(cuts, int) and 1 <= cuts <= 1_000:
-        recipe = recipe.model_copy(update={"random_cuts": cuts})
-    if (
-        asked.threads is None
-        and recipe.threads not in (None, number)
-        and isinstance(number, int)
-        and 1 <= number <= 1024
-    ):
-        folder.tell(f"{number} threads are used, as the run was begun with (--threads chooses others)")
-        recipe = recipe.model_copy(update={"threads": number})
-    return recipe
+    earlier: dict[str, Any] = {"evidence": evidence}
+    with contextlib.suppress(tomllib.TOMLDecodeError, TypeError, UserError):
+        begun = make_recipe(tomllib.loads(folder.notes.get("recipe", "")))
+        if asked.random_cuts is None:
+            earlier["random_cuts"] = begun.random_cuts
+        if asked.threads is None and recipe.threads is not None and begun.threads not in (None, recipe.threads):
+            folder.tell(f"{begun.threads} threads are used, as the run was begun with (--threads chooses others)")
+            earlier["threads"] = begun.threads
+    return recipe.model_copy(update=earlier)

@@ -55,10 +55,10 @@ def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = Fals
     run.
     """
     _check_choices(recipe)
-    if not model_elsewhere and not is_shape(recipe.model):
-        locate(recipe.model)
     specs = [parse_spec(text) for text in recipe.datasets]
     asked = {spec.name: ask(recipe, spec) for spec in specs if _is_read_at_once(spec)}
+    if not model_elsewhere and not is_shape(recipe.model):
+        locate(recipe.model)
     if len(asked) == len(specs) and not dry:
         refuse_too_few(recipe, asked)
 
@@ -133,14 +133,17 @@ def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
 def with_sources(recipe: Recipe, asked: Sequence[QuestionSample]) -> Recipe:
     """The recipe with the experiment on sources, where questions bring passages or thinking; checks `parts`."""
     questions = [question for sample in asked for question in sample.questions]
-    there = {"question", "answer"} | {"thinking" for question in questions if question.thinking}
+    supplied = [question for question in questions if question.thinking or question.model_answer is not None]
+    if recipe.thinking and supplied:
+        raise UserError(f"--thinking lets the model think; {len(supplied):,} questions bring their thinking or answer.")
+    there = {"question", "answer", *["thinking"] * any(question.thinking or recipe.thinking for question in questions)}
     for question in questions:
         numbered = [f"context[{number}]" for number in range(1, len(question.context) + 1)]
         there |= {"context", *(numbered if len(numbered) > 1 else [])} if numbered else set()
     for name in recipe.parts:
         if name not in there:
             raise unknown("source in --parts", name, sorted(there), "No question of these datasets has it.")
-    has_sources = any(question.has_sources for question in questions)
+    has_sources = recipe.thinking > 0 or any(question.has_sources for question in questions)
     return recipe.model_copy(update={"evidence": chosen_evidence([*recipe.evidence, *["sources"] * has_sources])})
 
 

@@ -18,12 +18,10 @@ from anchorscope.catalogue import POSITIONS
 from anchorscope.cost import Cost, ModelSize, choose_random_cuts, dataset_size, run_cost
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import Question
-from anchorscope.engine.sequences import SITES
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.loading import ModelFacts, read_facts
 from anchorscope.prepare import ask, resolve, with_sources
-from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe
 from anchorscope.spans.locate import locate, offsets_by_decoding, prompt_sources, question_tokens
 from anchorscope.spans.question_spans import locate_question_words
@@ -53,16 +51,14 @@ def build_preview(
 ) -> Record:
     """The dry run of a recipe; `shown` items of each dataset."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
-    positions = list(dict.fromkeys(("final", recipe.position)))
+    if recipe.thinking:
+        template.ask_to_think(asked[0][1].questions[0])  # refused where the template has no place for it
     return {
         "model": {name: value for name, value in vars(facts).items() if name != "tokenizer"},
         "recipe": recipe.model_dump(mode="json"),
         "prompt": template.kind,
         "datasets": [_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked],
         "passes": _describe_passes(recipe),
-        "sites": list(SITES),
-        "positions": positions,
-        "probes": len(SITES) * len(positions) * facts.n_layers * recipe.folds * len(PROBES),
         "cost": None if cost is None else {**cost.record(), "sentence": cost.sentence},
     }
 
@@ -141,54 +137,47 @@ def _show_item(
 
 def render_preview(preview: Record) -> str:
     """A dry run as plain text: what would be run, then what the model would see."""
-    recipe, model, datasets, positions = (preview[name] for name in ("recipe", "model", "datasets", "positions"))
+    model, datasets = preview["model"], preview["datasets"]
     size = f"{model['parameters']:,} parameters" + (", RANDOM WEIGHTS" if model["random_weights"] else "")
-    places = f"{len(SITES)} sites × {len(positions)} position{'s' * (len(positions) > 1)} × {model['n_layers']} layers"
-    kinds = f"{recipe['folds']} folds × {len(PROBES)} kinds"
-    cost = [] if preview["cost"] is None else preview["cost"]["sentence"].splitlines()
+    cost = "" if preview["cost"] is None else preview["cost"]["sentence"]
     lines = [
         "What would be run",
         f"  model      {model['name']}: {model['n_layers']} layers of width {model['d_model']}, {size}",
-        f"  prompt     {preview['prompt']}; greedy answers of at most {recipe['max_new_tokens']} tokens",
+        f"  prompt     {preview['prompt']}; greedy answers of at most {preview['recipe']['max_new_tokens']} tokens",
         *(f"  dataset    {_describe_counts(dataset)}" for dataset in datasets),
         *(f"  enough?    {dataset['name']}: {dataset['outlook']}" for dataset in datasets if dataset["outlook"]),
         *(f"  too long   {dataset['name']}: {dataset['too_long']}" for dataset in datasets if dataset["too_long"]),
-        f"  items      at most {2 * recipe['max_per_class']:,} of each dataset, once answered; "
-        f"balance: {recipe['balance']}",
         *(f"  pass       {name}: {about}" for name, about in preview["passes"].items()),
-        f"  cut        in every layer; edges: {recipe['edges']}",
-        f"  read at    sites {', '.join(SITES)}; positions {', '.join(positions)}",
-        f"  chart      site {recipe['site']}, position {recipe['position']}",
-        f"  probes     {places} × {kinds} = {preview['probes']:,} for each dataset",
-        *(f"  {line}" for line in cost),
+        *(f"  {line}" for line in cost.splitlines()),
         "",
         "What the model would see: ⟦…⟧ is an exact token of the question (E_Q), ⟪…⟫ one of a given answer (E_A)",
     ]
-    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
-    is_first = True  # the shared beginning is shown once
     for dataset in datasets:
-        for item in dataset["items"]:
-            tokens = item["tokens"] if is_first else item["tokens"][dataset["shared"] :]
-            about = f"E_Q by {item['rule']}; {dataset['shared']} shared and {item['own']} own tokens"
-            text = "".join(token["text"].join(brackets[token["exact"]]) for token in tokens)
-            lines += ["", f"{dataset['name']}, item {item['item_id']} ({about})"]
-            lines += [f"  | {line}" for line in text.split("\n")]
-            lines += [
-                f"  reads {name} at token {at} {item['tokens'][at]['text']!r}" for name, at in item["reads"].items()
-            ]
-            if any(name not in ("question", "answer") for name, _, _ in item["sources"]):
-                spans = (f"{name} tokens {start}–{end - 1}" for name, start, end in item["sources"])
-                lines.append(f"  sources: {', '.join(spans)}")
-            is_first = False
+        for number, item in enumerate(dataset["items"]):
+            lines += _render_item(dataset, item, from_token=dataset["shared"] if number else 0)
     return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
 
 
+def _render_item(dataset: Record, item: Record, from_token: int) -> list[str]:
+    """An item from a token on: what all prompts share is shown once."""
+    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
+    text = "".join(token["text"].join(brackets[token["exact"]]) for token in item["tokens"][from_token:])
+    about = f"E_Q by {item['rule']}; {dataset['shared']} shared and {item['own']} own tokens"
+    spans = [f"{name} tokens {start}–{end - 1}" for name, start, end in item["sources"]]
+    has_sources = any(name not in ("question", "answer") for name, _, _ in item["sources"])
+    return [
+        *("", f"{dataset['name']}, item {item['item_id']} ({about})"),
+        *(f"  | {line}" for line in text.split("\n")),
+        *(f"  reads {name} at token {at} {item['tokens'][at]['text']!r}" for name, at in item["reads"].items()),
+        *([f"  sources: {', '.join(spans)}"] if has_sources else []),
+    ]
+
+
 def _describe_counts(dataset: Record) -> str:
-    left_out = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in dataset["counts"].items() if count)
-    given = f"; {dataset['given_answers']:,} answers and {dataset['given_labels']:,} labels are given"
+    counts = dataset["counts"] | {name: dataset[name] for name in ("given_answers", "given_labels")}
+    counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
     low, middle, high = dataset["own"]
     return (
-        f"{dataset['name']}: {dataset['questions']:,} questions ({left_out})"
-        f"{given if dataset['given_answers'] or dataset['given_labels'] else ''}; "
+        f"{dataset['name']}: {dataset['questions']:,} questions ({counted}); "
         f"{dataset['shared']} shared tokens, then {low} to {high} own ones (median {middle:g})"
     )

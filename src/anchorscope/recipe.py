@@ -110,8 +110,9 @@ class Recipe(BaseModel):
     window: int | None = option(None, EVIDENCE, ignore("it concerns the further experiments only"), ge=1, le=10_000)
     """Layers in a window of the experiment layers; a quarter of the depth where not given."""
     prompt: str = option("few-shot", DATA, refuse("the question was put in another way"), choices=PROMPTS, common=True)
-    """How the question is put: after solved examples, without any, or through the model's chat template (thinking
-    switched off)."""
+    """How the question is put: after solved examples, without any, or through the model's chat template."""
+    thinking: int = option(0, DATA, refuse("the models thought before their answers, or not"), ge=0, le=32_768)
+    """Tokens that the model may think before its answer, with --prompt chat; 0: thinking is switched off."""
     grader: str = option("rules", DATA, refuse("another grader labelled the answers"), choices=tuple(GRADERS))
     """What decides which answers are true: our own rules, or a plug-in's grader."""
     yes_no: str = option("drop", DATA, flag("yes/no questions are in one run and not in the other"), choices=YES_NO)
@@ -183,6 +184,8 @@ class Recipe(BaseModel):
         parse_columns(self.columns)
         if self.parts and (len(self.parts) != 2 or len({*self.parts}) != 2):
             raise UserError(f"--parts is {','.join(self.parts)!r}; name two different sources, like context,answer.")
+        if self.thinking and self.prompt != "chat":
+            raise UserError(f"--thinking goes with --prompt chat, found --prompt {self.prompt}; give both, or neither.")
         if self.edges == "direct" and self.position == "answer_before":
             raise UserError(
                 "Edges 'direct' cuts what the answer's own tokens see, and position 'answer_before' stands before "

@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -27,7 +26,7 @@ from anchorscope.evidence.effects import Effect
 from anchorscope.experiments.experiment import Found, Statistic
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
-from anchorscope.probes.crossfit import FinalProbe, ProbeSet
+from anchorscope.probes.crossfit import ProbeSet
 
 
 def confidence(answer: Answer) -> tuple[float | None, float | None]:
@@ -38,9 +37,14 @@ def confidence(answer: Answer) -> tuple[float | None, float | None]:
 
 
 def items_frame(
-    items: Sequence[Item], folds: Mapping[int, int], pathways: pl.DataFrame, headline: tuple[str, str]
+    items: Sequence[Item],
+    folds: Mapping[int, int],
+    pathways: pl.DataFrame | None = None,
+    headline: tuple[str, str] = ("", ""),
 ) -> pl.DataFrame:
     """items.parquet: one row per question asked, used or not; `folds` by index of the item."""
+    if pathways is None:
+        pathways = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
     questions, labels = [item.question for item in items], [item.label for item in items]
     answers, located = [item.answer for item in items], [item.tokens for item in items]
     site, position = headline
@@ -93,16 +97,6 @@ def _column(values: Sequence[Any], kind: Any) -> pl.Series:
     lists = pl.DataFrame([pl.Series("row", rows), entries]).group_by("row", maintain_order=True).agg("entry")
     every = pl.DataFrame({"row": np.arange(len(values))}).join(lists, on="row", how="left", maintain_order="left")
     return every["entry"].fill_null([]).rechunk()
-
-
-def unused_frames(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Items and counts of a dataset with too few answers: none of its items is used."""
-    unused = [
-        replace(item, label=replace(item.label, status="too few", weight=0.0)) if item.is_used else item
-        for item in items
-    ]
-    nowhere = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
-    return items_frame(unused, {}, nowhere, ("", "")), counts_frame(dataset, sample, unused)
 
 
 def effects_frame(
@@ -185,15 +179,9 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
     )
 
 
-def probe_tensors(
-    dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet], final: Mapping[str, FinalProbe]
-) -> dict[str, Tensor]:
-    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]; the
-    probe `final` has no folds."""
+def probe_tensors(dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet]) -> dict[str, Tensor]:
+    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]."""
     tensors = {}
-    for location, probe_fit in final.items():
-        tensors[f"{dataset}/{location}/final/weight"] = probe_fit.weight.contiguous()
-        tensors[f"{dataset}/{location}/final/bias"] = probe_fit.bias.contiguous()
     for location, probe_set in fitted.items():
         for index, probe in enumerate(probes):
             name = f"{dataset}/{location}/{probe}"

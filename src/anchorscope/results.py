@@ -23,14 +23,13 @@ from torch import Tensor
 from anchorscope.answers.choose import FOR_A_CHART
 from anchorscope.answers.template import FEW_SHOT, Template
 from anchorscope.artefacts.run_folder import RESULTS, RunFolder
-from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
 from anchorscope.errors import TooFewAnswers
 from anchorscope.execute.executor import Description
 from anchorscope.execute.solver import Solver
 from anchorscope.files import PARTIAL, folder_beside
-from anchorscope.finished import FinishedRun
+from anchorscope.finished import FOR_DETECTORS, FinishedRun
 from anchorscope.kept_states import KeptStates, features_place, write_states
 from anchorscope.models.sources import MARK
 from anchorscope.plugins import installed
@@ -63,14 +62,15 @@ class DatasetResult:
 
     name: str
     tables: Mapping[str, pl.DataFrame]
-    """Those of `_PARQUET` and `_CSV`, the counts of its questions, and what is unavailable on it, with the reason."""
-    probes: Mapping[str, Tensor]
-    reference_layers: tuple[int, ...]
-    """l* of each fold at the headline site and position."""
+    """Those of `_PARQUET` and `_CSV`, the counts of its questions, and what is unavailable on it, with the reason; only
+    items and these where nothing but what detectors read is made."""
     balanced_by: str
     """Where true and false answers were actually balanced: within each `relation`, the `dataset`, or `none`."""
     grouped_by: str
     """What actually kept items in one fold: `subject`, `question` (only itself) or `answer`."""
+    probes: Mapping[str, Tensor] = field(default_factory=dict)
+    reference_layers: tuple[int, ...] = ()
+    """l* of each fold at the headline site and position."""
     kept: Sequence[KeptStates] = ()
     features: pl.DataFrame | None = None
     """What detectors read beside the states, if kept."""
@@ -122,8 +122,9 @@ def publish(
         _write_files(made, tables, results, fits)
         (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
         manifest = _manifest(folder, run, results, left_out, tables)
-        findings = FinishedRun(made, manifest, run.recipe, folder.path).findings
-        write_all(findings, made, progress, run.recipe.report)
+        if FOR_DETECTORS not in manifest:
+            findings = FinishedRun(made, manifest, run.recipe, folder.path).findings
+            write_all(findings, made, progress, run.recipe.report)
         seconds = time.monotonic() - began
         manifest["steps"].append(_step_entry(REPORT, seconds, peak_memory_mb(), key))
         manifest["elapsed_seconds"] = round(run.seconds + seconds, 3)
@@ -134,13 +135,14 @@ def publish(
 def _write_files(
     made: Path, tables: Mapping[str, pl.DataFrame], results: Sequence[DatasetResult], fits: Solver
 ) -> None:
-    for name in _PARQUET:
-        tables[name].write_parquet(made / f"{name}.parquet")
-    for name in _CSV:
-        tables[name].write_csv(made / f"{name}.csv")
-    save_file(
-        {name: tensor for dataset in results for name, tensor in dataset.probes.items()}, made / "probes.safetensors"
-    )
+    for name, table in tables.items():
+        if name in _PARQUET:
+            table.write_parquet(made / f"{name}.parquet")
+        elif name in _CSV:
+            table.write_csv(made / f"{name}.csv")
+    probes = {name: tensor for dataset in results for name, tensor in dataset.probes.items()}
+    if probes:
+        save_file(probes, made / "probes.safetensors")
     for dataset in results:
         for states in dataset.kept:
             fits(write_states, states, made, title="states")
@@ -161,6 +163,7 @@ def _manifest(
         "versions": versions(),
         "seed": run.recipe.seed,
         "model": {**asdict(run.model.identity), "files": dict(run.model.files)},
+        **({} if "summary" in tables else {FOR_DETECTORS: True}),
         **({} if run.template is None else {"template": asdict(run.template)}),
         "inputs": dict(run.inputs),
         "counts": tables["counts"].to_dicts(),
@@ -256,7 +259,7 @@ def versions() -> dict[str, str]:
 
 def run_warnings(run: RunFacts, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]) -> list[str]:
     """Every warning of a run."""
-    identity, others = run.model.identity, () if run.workers is None else run.workers["other_classes"]
+    identity = run.model.identity
     warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
     warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
     for dataset in results:
@@ -265,11 +268,6 @@ def run_warnings(run: RunFacts, results: Sequence[DatasetResult], left_out: Sequ
     for dataset in results:
         warnings += _warn_of_unavailable(dataset)
         warnings += dataset.notes
-    if others:
-        warnings.append(
-            f"workers of different numerics classes took part (--mixed): {'; '.join(others)}; the last digits depend "
-            f"on which of them ran what"
-        )
     return warnings
 
 
@@ -360,8 +358,3 @@ class FirstChart:
         self.folder.write_early(_CHART, content.getvalue())
         if is_first:
             self.folder.progress.note(f"first chart: {self.folder.path / _CHART} (preliminary, controls still running)")
-
-
-def first_chart(folder: RunFolder, recipe: Recipe) -> FirstChart | None:
-    """If a page is wanted and the folder has no finished run, whose chart would be replaced too early."""
-    return FirstChart(folder) if recipe.report and MANIFEST not in folder.results else None

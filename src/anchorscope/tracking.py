@@ -1,17 +1,12 @@
-"""Finished runs in experiment trackers: MLflow, Weights & Biases, Trackio."""
+"""Finished runs in experiment trackers: MLflow, Weights & Biases."""
 
-import contextlib
 import importlib
-import io
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from shutil import copyfile
 from typing import Any
 
 import polars as pl
@@ -36,7 +31,7 @@ def log_run(run: Any, to: str, *, project: str = "anchorscope", name: str | None
     The recipe becomes parameters; model, question files and versions tags; numbers of the summary metrics, each with
     its interval (NAME.low, NAME.high); curves metrics whose steps are layers; tables, figures and report files.
     `project` is MLflow's experiment; `options` are the library's own: `tracking_uri` for MLflow; `mode`, `entity`,
-    `dir`, `group` for W&B; `space_id`, `server_url`, `group`, `private` for Trackio.
+    `dir`, `group` for W&B.
     """
     if to not in TRACKERS:
         raise unknown("tracker", to, TRACKERS)
@@ -175,39 +170,8 @@ def _to_wandb(library: Any, records: RunRecords, project: str, name: str, **opti
     return str(run.id)
 
 
-def _to_trackio(library: Any, records: RunRecords, project: str, name: str, **options: Any) -> str:
-    """In a context of its own, so that the caller's open run is left alone."""
-    config = library.config  # the caller's
-    try:
-        return copy_context().run(_in_trackio, library, records, project, name, **options)
-    finally:
-        library.config = config
-
-
-def _in_trackio(library: Any, records: RunRecords, project: str, name: str, **options: Any) -> str:
-    library.context_vars.current_run.set(None)  # init would end that run
-    config = {**records.parameters, **records.tags}
-    steps = {0: {}, **records.curves}
-    steps[0] = {**steps[0], **records.metrics}  # it has no summary: single numbers stand at the first step
-    with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory() as folder:  # it greets at length
-        run = library.init(
-            project=project, name=name, config=config, embed=False, auto_log_gpu=False, auto_log_cpu=False, **options
-        )
-        try:
-            for layer, numbers in steps.items():
-                library.log(numbers, step=layer)
-            for path, inside in records.files:  # an artefact is a folder
-                (Path(folder) / inside).mkdir(exist_ok=True)
-                copyfile(path, Path(folder) / inside / path.name)
-            library.log_artifact(folder, name="run", type="anchorscope-run")
-        finally:
-            library.finish()
-    return str(run.name)
-
-
 TRACKERS: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
     "mlflow": (_to_mlflow, ("tracking_uri",)),
     "wandb": (_to_wandb, ("mode", "entity", "dir", "group")),
-    "trackio": (_to_trackio, ("space_id", "server_url", "group", "private")),
 }
 """By the library's name, with the options that `log_run` passes on."""

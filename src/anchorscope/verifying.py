@@ -234,8 +234,6 @@ def _list_by_manifest(folder: Path, kind: str) -> _Listing:
         words = shlex.split(manifest.get("command") or "")
         if words[:1] == ["anchorscope"]:
             listing.command = shlex.join(words)  # every word quoted: the folder may come from anybody
-    arriving = manifest.get("arriving", {})  # a study that was killed may have some of these files and not others
-    listing.markers |= set(arriving if isinstance(arriving, dict) else ())
     hashes = manifest.get("sha256", {})
     listing.add(only_hashes({file: hashes[file] for file in hashes if file not in listing.markers}))
     return listing

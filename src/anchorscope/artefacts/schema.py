@@ -131,7 +131,9 @@ EXPERIMENT_ITEM_SCHEMA = {**_texts("dataset", "item_id", "experiment", "variant"
 """experiment_items.parquet: one number of one item per row."""
 FEATURE_SCHEMA = {
     "item_id": pl.String(),
-    **_numbers("answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean"),
+    **_numbers(
+        "answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean", "rauq"
+    ),
     **_numbers(*(f"{cut}_log_prob_{part}" for cut in ("knockout", "random") for part in ("mean", "min"))),
     "p_true": pl.Float64(),
     **_numbers(*(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy"))),
@@ -140,7 +142,7 @@ FEATURE_SCHEMA = {
 UNAVAILABLE_SCHEMA = _texts("dataset", "experiment", "reason")
 """What can't be done, with the reason; in the manifest."""
 
-DETECTION_VERSION = 1
+DETECTION_VERSION = 2
 """Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 DETECTOR_SCHEMA = {
     **_texts("detector", "train", "test", "metric", "prevalence"),
@@ -155,14 +157,13 @@ DETECTOR_DIFFERENCE_SCHEMA = {
     "n": pl.Int64(),
 }
 """differences.csv: the metric of `detector` minus that of `against`, both on the same items in the same resamples."""
-DETECTOR_CURVE_SCHEMA = {**_texts("detector", "train", "test", "prevalence", "curve"), **_numbers("x", "y", "weight")}
-"""detector_curves.csv: points of the curves. `roc`: share of false answers and of true answers that are accepted;
-`risk-coverage`: share of answers that are accepted and share of false ones among them; `reliability`: mean probability
-and share of true answers in a bin, `weight` the bin's share of the items."""
+DETECTOR_CURVE_SCHEMA = {**_texts("detector", "dataset"), **_numbers("coverage", "risk")}
+"""detector_curves.csv: share of answers that are accepted, best first, and share of false ones among them, at the
+natural share of true answers, tested on the dataset learned from."""
 DETECTOR_CONTROL_SCHEMA = {
     **_texts("control", "detector", "train"),
     **_numbers("value", "low", "high"),
     "n": pl.Int64(),
 }
 """controls.csv: `permuted-labels`, the mean AUROC with permuted labels and its interval, for all detectors together
-(Bonferroni); `label-noise`, the AUROC and the band that the grader's error leaves for it."""
+(Bonferroni)."""

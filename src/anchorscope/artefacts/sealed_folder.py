@@ -210,31 +210,27 @@ class OwnFiles:
         self.results[name] = self.arriving.pop(name)
         self.save()
 
-    def take(
-        self, made: Path, files: dict[str, FileFacts], last: str | None = None, kept: Collection[str] = ()
-    ) -> None:
+    def take(self, made: Path, files: dict[str, FileFacts], last: str) -> None:
         """Moves files from their own folder into place, `last` after all others.
 
-        Earlier results without a successor are removed, except those of `kept`. Without its last file the folder counts
-        as unfinished. The caller saves the lists at the end.
+        Earlier results without a successor are removed. Without its last file the folder counts as unfinished. The
+        caller saves the lists at the end.
         """
         sync_tree(made)
         self.clear_way(files)
-        stay = {name: self.results[name] for name in kept if name in self.results}
-        old = self._without_successor({*files, *stay})
+        old = self._without_successor(set(files))
         first = {name: facts for name, facts in files.items() if name != last}
         rest = {name: facts for name, facts in files.items() if name == last}
         self.arriving = old | files
         self.save()
-        if last is not None:
-            (self.path / last).unlink(missing_ok=True)
-            sync_folder(self.path)
+        (self.path / last).unlink(missing_ok=True)
+        sync_folder(self.path)
         move_files(made, self.path, first)
-        self.results, self.arriving = stay | first, old | rest
+        self.results, self.arriving = first, old | rest
         self.save()
         remove_files(self.path, old)
         move_files(made, self.path, rest)
-        self.results, self.arriving = stay | files, {}
+        self.results, self.arriving = files, {}
 
     def _without_successor(self, new: set[str]) -> dict[str, FileFacts]:
         """Results to remove; a changed one stays, and is the user's from now on."""

@@ -8,18 +8,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from anchorscope.bench.options import Options, refuse_no_folder
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
-from anchorscope.cli.help import (
-    AsJson,
-    Executor,
-    Mixed,
-    Quiet,
-    Workers,
-    in_panel,
-    output,
-    parameter,
-    running,
-    with_options,
-)
+from anchorscope.cli.help import AsJson, Executor, Quiet, Workers, in_panel, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
 from anchorscope.errors import UserError, shortened
 from anchorscope.execute.choose import choose
@@ -61,11 +50,10 @@ def validate(
     ] = False,
     executor: Executor = None,
     workers: Workers = None,
-    mixed: Mixed = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    sizes, choice, folder = _read_sizes(world_items), choose(executor, workers, mixed), named_folder(out)
+    sizes, choice, folder = _read_sizes(world_items), choose(executor, workers), named_folder(out)
 
     with loading("torch", quiet):
         from anchorscope.validation.validate import WORLDS, Options, read_summary

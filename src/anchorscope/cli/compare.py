@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.help import AsJson, Executor, Mixed, PlainCommand, Quiet, Workers, in_help, running
+from anchorscope.cli.help import AsJson, Executor, PlainCommand, Quiet, Workers, in_help, running
 from anchorscope.cli.terminal import (
     INCOMPLETE,
     NOTHING_KEPT,
@@ -102,7 +102,6 @@ def run_study(
     ] = None,
     executor: Executor = None,
     workers: Workers = None,
-    mixed: Mixed = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -117,31 +116,31 @@ def run_study(
             f"Study {str(source)!r} lets code run that comes with a model ({trusting[0]}); add --trust-remote-code if "
             f"you trust the models' authors, or take trust_remote_code out of the study."
         )
-    planned, choice = planned.with_threads(threads), choose(executor, workers, mixed)
+    planned, choice = planned.with_threads(threads), choose(executor, workers)
     n, models = len(planned.runs), len(planned.models)
     size = f"{n} run{'s' * (n != 1)} of {models} model{'s' * (models != 1)}"
     say(f"anchorscope: {planned.name}, {size} into {folder}", quiet)
 
     with loading("torch", quiet):
-        from anchorscope.study.runner import Listening, run_study
+        from anchorscope.study.runner import run_study
+        from anchorscope.study.study_folder import PAGE, status_of
 
-    listening = Listening(lambda line: say(line, quiet), lambda: listener(quiet))
-    outcome = run_study(planned, source, folder, listening, choice)
-    page, status = folder / "report.html", outcome.status
+    incomplete = run_study(planned, source, folder, lambda line: say(line, quiet), lambda: listener(quiet), choice)
+    page, status = folder / PAGE, status_of(planned, folder)
     report = str(page) if page.is_file() else None
     if as_json:
-        emit_json({**status.record(), "report": report, "incomplete": outcome.incomplete})
+        emit_json({**status.record(), "report": report, "incomplete": incomplete})
     else:
         say(status.line + (f"\nreport: {report}" if report else ""), quiet)
-    if outcome.exit_code == INCOMPLETE:
-        name, line = next(iter(outcome.incomplete.items()))
+    if incomplete:
+        name, line = next(iter(incomplete.items()))
         say(f"incomplete: {name}: {line}")
-    elif outcome.exit_code:
+        raise typer.Exit(INCOMPLETE)
+    if status.count("done") < n:
         failed = [run for run in status.runs if run.state == "failed"]
         first = f"{len(failed)} of {n} runs failed; the first, {failed[0].name}: {failed[0].error}" if failed else ""
         say(f"error: {first or status.line}")
-    if outcome.exit_code:
-        raise typer.Exit(outcome.exit_code)
+        raise typer.Exit(2)
 
 
 @study.command("status", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][1:2]))
@@ -171,7 +170,7 @@ def report_study(study: _File = None, out: _Out = None, quiet: Quiet = False, as
 
     page = report_study(planned, source, folder, listener(quiet))
     if as_json:
-        emit_json({"report": str(page), "summary": str(folder / "summary.csv")})
+        emit_json({"report": str(page), "summary": str(page.with_name("summary.csv"))})
     else:
         say(f"report: {page}", quiet)
 

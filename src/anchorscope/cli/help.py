@@ -28,10 +28,6 @@ _EXECUTOR_HELP = (
 )
 Executor = Annotated[str | None, running(help=_EXECUTOR_HELP)]
 Workers = Annotated[int | None, running(help="Number of workers, on Ray. Default: as many as there is room for.")]
-Mixed = Annotated[
-    bool,
-    running("--mixed", help="Allow workers whose last digits differ (device, versions, threads); the report says so."),
-]
 
 
 def parameter(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:

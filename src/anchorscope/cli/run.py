@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import typer
 
-from anchorscope.cli.help import (
-    ALL,
-    Executor,
-    Mixed,
-    PlainCommand,
-    Quiet,
-    Workers,
-    output,
-    parameter,
-    running,
-    with_options,
-)
+from anchorscope.cli.help import ALL, Executor, PlainCommand, Quiet, Workers, output, parameter, running, with_options
 from anchorscope.cli.terminal import emit_json, emit_text, listener, loading
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError
@@ -85,7 +74,6 @@ def run(
     ] = None,
     executor: Executor = None,
     workers: Workers = None,
-    mixed: Mixed = False,
     dry_run: Annotated[
         bool, running("--dry-run", help="Show what the model would see and what would be run; run nothing.")
     ] = False,
@@ -100,7 +88,7 @@ def run(
     ] = False,
     **options: Any,
 ) -> None:
-    choice, given = choose(executor, workers, mixed), given_options(options)
+    choice, given = choose(executor, workers), given_options(options)
     written = {} if recipe is None else read_recipe(recipe)
     if written.get("trust_remote_code") and not given.get("trust_remote_code"):  # a recipe may come from anybody
         raise UserError(
@@ -183,6 +171,6 @@ class RunCommand(PlainCommand):
     """`--help` shows the common options."""
 
     rare = frozenset(
-        {"executor", "workers", "mixed"}
+        {"executor", "workers"}
         | {name for name, field in Recipe.model_fields.items() if not option_of(field).is_common}
     )

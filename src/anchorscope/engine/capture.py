@@ -103,6 +103,8 @@ class AttentionMass:
     """Position of the first token counted; those before it are shared by all items."""
     received: tuple[float, ...]
     """Per token from there on, summed over layers, heads and later tokens."""
+    previous: tuple[tuple[float, ...], ...] = ()
+    """Only with `PREVIOUS`: for every layer, what each answer token but the first gives to the token before it."""
 
     def of(self, keys: Iterable[int]) -> float:
         places = [key - self.first for key in keys]
@@ -146,6 +148,35 @@ class AttentionSums:
         return {
             item: AttentionMass(first, tuple(row[first : len(sequences[item].ids)].tolist()))
             for item, row in zip(self.items, received, strict=True)
+        }
+
+
+PREVIOUS = "previous"
+"""In the place of edges: how much attention answer tokens give to the token before them."""
+
+
+class PreviousAttention(AttentionSums):
+    """The attention of answer tokens to the token before them, of each layer's head that gives most on average."""
+
+    def add(self, weights: Weights) -> None:
+        n_rows, n_keys, device = len(self.items), weights.shape[-1], weights.device
+        longest = int((self._rows.stop - self._rows.first).max())
+        queries = self._rows.n_prefix + torch.arange(longest, device=device)
+        stops = torch.from_numpy(self._rows.stop).to(device)[:, None]
+        counted = (queries > self._starts.to(device)[:, None]) & (queries < stops)
+        by_head = weights.view(n_rows, -1, longest, n_keys)
+        before = (queries - 1).clamp(min=0)[:, None].expand(*by_head.shape[:3], 1)
+        given = by_head.gather(-1, before)[..., 0] * counted[:, None]
+        most = given.sum(-1).argmax(-1)
+        chosen = given[torch.arange(n_rows, device=device), most].to(self.received.device)
+        self.received = torch.cat([self.received.view(-1, n_rows, longest), chosen[None]])
+
+    def masses(self, sequences: Sequence[TokenSequence]) -> dict[int, AttentionMass]:
+        first, by_row = self._rows.n_prefix, self.received.cpu().transpose(0, 1)
+        ranges = [(sequences[item].answer_start + 1 - first, len(sequences[item].ids) - first) for item in self.items]
+        return {
+            item: AttentionMass(first, (), tuple(map(tuple, row[:, start:stop].tolist())))
+            for item, row, (start, stop) in zip(self.items, by_row, ranges, strict=True)
         }
 
 
@@ -211,7 +242,8 @@ def capture(
     Work on a GPU is only queued: the returned function waits for it, in any thread, and gives the lost edges, which the
     caller checks (`refuse_idle_cuts`) when all parts of a pass are there. `n_layers` limits the blocks that run.
     `answers_of` names the variants whose answer tokens are scored for `receive_answers`: the prefix must end before the
-    token that predicts an answer's first. `attention` names the edges whose weights are summed in a pass without cuts.
+    token that predicts an answer's first. `attention` names the edges whose weights are summed in a pass without cuts,
+    or is `PREVIOUS`.
     """
     depth = lm.n_layers if n_layers is None else n_layers
     assert not answers_of or depth == lm.n_layers, "the head, which scores answers, needs all layers"
@@ -220,7 +252,8 @@ def capture(
     checks = _Checks(lm, len(variants), depth)
     for items in batches:
         rows = BatchRows(sequences, items, variants, prefix.length, depth)
-        sums = None if attention is None else AttentionSums(sequences, rows, attention, lm.device)
+        weigh = PreviousAttention if attention == PREVIOUS else AttentionSums
+        sums = None if attention is None else weigh(sequences, rows, attention, lm.device)
         packed = Packed(lm, sequences, rows, prefix, weigh=None if sums is None else sums.add)
         states = _States(lm, sequences, rows, depth)
         answers = _AnswerTokens(sequences, rows, answers_of, depth - 1)

@@ -172,8 +172,11 @@ def solve_parts(
     """The terms of all views and controls of a dataset, from states along principal directions.
 
     States are [place, layer, item, direction]: `clean` and `knockout` at every place, the state before the answer and
-    random cuts at the `headline` only. `floor` is a place whose clean state is the view of the floor.
+    random cuts at the `headline` only. `floor` is a place whose clean state is the view of the floor. Too few
+    answers give only scores.
     """
+    if not items.are_enough:
+        return {"scores/clean": held_out_scores(principal[CLEAN][headline], items, "", device, progress)}
     n_layers = principal[CLEAN].shape[1]
     at_headline = slice(headline * n_layers, (headline + 1) * n_layers)
     clean, before = principal[CLEAN].flatten(0, 1), principal[BEFORE][0]
@@ -214,8 +217,10 @@ def solve_control(
 ) -> Arrays:
     """The same of a control with probes of its own, from states [layer, item, direction] by `clean` and view.
 
-    Without a state before the answer only what needs the question is known.
+    Without a state before the answer only what needs the question is known; of too few answers, only scores.
     """
+    if not items.are_enough:
+        return {f"scores/{name}": held_out_scores(states[CLEAN], items, name, device, progress)}
     solver = EvidenceSolver(states[CLEAN], items, device, progress, name)
     needs = solver.needs(states[CUT], states[BEFORE]) if BEFORE in states else {CUT: solver.terms(states[CUT], CUT)}
     return {f"scores/{name}": solver.scores()} | terms_by_name({name: needs})

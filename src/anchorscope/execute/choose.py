@@ -20,8 +20,6 @@ class Choice:
     """How many were asked for; None for as many as there is room for."""
     address: str | None = None
     """Of a Ray cluster that is there; None to start one."""
-    mixed: bool = False
-    """Whether workers may be of different numerics classes."""
 
     @property
     def is_local(self) -> bool:
@@ -29,7 +27,7 @@ class Choice:
         return self.kind == "local"
 
 
-def choose(executor: str | None = None, workers: int | None = None, mixed: bool = False) -> Choice:
+def choose(executor: str | None = None, workers: int | None = None) -> Choice:
     """From the options of the command; one line for what cannot be."""
     executor = executor or ("local" if workers is None else "ray")
     kind, _, address = executor.partition(":")
@@ -44,4 +42,4 @@ def choose(executor: str | None = None, workers: int | None = None, mixed: bool 
         raise UserError(f"{workers} workers were asked for; allowed: 1 to {_MOST_WORKERS:,}.")
     if kind == "local" and workers is not None:
         raise UserError(f"--workers {workers} says how many workers run, and the executor is local; leave one out.")
-    return Choice(kind, workers, address or None, mixed)
+    return Choice(kind, workers, address or None)

@@ -43,8 +43,6 @@ class Executor(ABC):
 
     is_local: bool = False
     """Whether shards run in this process."""
-    mixed: bool = False
-    """Whether a run may be resumed with another numerics class than it was begun with."""
     folder: Path | None = None
     """Where workers write states and other large tensors; None where they are handed back."""
     n_workers: int = 1
@@ -69,17 +67,14 @@ class Executor(ABC):
         self.folder = None if self.is_local else work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
 
     def check_numerics(self) -> None:
-        """Before the first shard: refuses to resume a run that was begun with other numerics, unless `mixed` allows it;
-        then it is reported."""
+        """Before the first shard: refuses to resume a run that was begun with other numerics."""
         begun_with, self._begun_with = self._begun_with(), lambda: None
         other = "" if begun_with is None else differences(self.describe().numerics, begun_with)
-        if other and not self.mixed:
-            raise UserError(
-                f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Go on where it "
-                f"was begun, start over with --fresh, or allow it with --mixed."
-            )
         if other:
-            self.tell(f"the run goes on with another numerics class (--mixed): {other}; last digits may differ")
+            raise UserError(
+                f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Resume it where "
+                f"it was begun, or start over with --fresh."
+            )
 
     def divide(self, work: Any) -> Sequence[Any]:
         """The shards of a pass: its batches; one process runs it whole, which gives the same bits."""

@@ -111,13 +111,9 @@ class WorkerFacts:
     """`executor.Description`, with the model's files."""
 
 
-def reason_to_refuse(
-    facts: WorkerFacts, first: WorkerFacts | None, files: Mapping[str, Any] | None, mixed: bool
-) -> str | None:
-    """Why a worker may not join, in one line; None where it may.
-
-    Another version, other code or other weights never may; another numerics class than the `first` worker's only where
-    the user allows mixed ones. `files` are the model's on the machine that asks, where it has them.
+def reason_to_refuse(facts: WorkerFacts, first: WorkerFacts | None, files: Mapping[str, Any] | None) -> str | None:
+    """Why a worker may not join, in one line; None where it may: its code, weights and numerics class must be those of
+    the `first` worker. `files` are the model's on the machine that asks, where it has them.
     """
     where, model = f"A worker on {facts.host} (process {facts.pid})", facts.description
     if facts.code != code_hash():
@@ -131,9 +127,7 @@ def reason_to_refuse(
     if wrong:
         return f"{where} has other weights ({wrong[0]} differs); give every machine the same files of the model."
     other = "" if first is None else differences(facts.description.numerics, first.description.numerics)
-    if other and not mixed:
-        return f"{where} would give other numbers: {other}; use machines of one kind, or allow this with --mixed."
-    return None
+    return f"{where} would give other numbers: {other}; use machines of one kind." if other else None
 
 
 def differences(actual: NumericsClass, expected: NumericsClass) -> str:

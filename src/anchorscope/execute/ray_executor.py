@@ -31,7 +31,7 @@ from torch import Tensor
 from anchorscope.errors import Incomplete, MemoryRanOut, UserError, fault_in_words
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.executor import Description, Executor, LocalExecutor, describe
-from anchorscope.execute.numerics import WorkerFacts, code_hash, differences, reason_to_refuse
+from anchorscope.execute.numerics import WorkerFacts, code_hash, reason_to_refuse
 from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.models.devices import free_memory, is_device_lost
 from anchorscope.models.language_model import LanguageModel
@@ -122,7 +122,6 @@ class RayExecutor(Executor):
         self.files: ModelFiles | None = model_files(job.model)
         self.admitted: dict[str, WorkerFacts] = {}
         """By the workers' ids."""
-        self.other_classes: list[str] = []
         self.calls: dict[Any, _Call] = {}
         """All that are not answered, those of earlier passes too: a worker with an overdue one gets nothing more."""
         self.gone: set[int] = set()
@@ -191,19 +190,15 @@ class RayExecutor(Executor):
         return asked or room
 
     def _admit(self, call: Any) -> WorkerFacts:
-        """Refuses a worker whose code, weights or, without --mixed, numerics differ from the first one's."""
+        """Refuses a worker whose code, weights or numerics differ from the first one's."""
         try:
             facts: WorkerFacts = _get(call)
         except WorkerLost as error:
             raise Incomplete(f"A worker was lost while it started ({error}); run the same command again.") from None
         first = next(iter(self.admitted.values()), None)
-        reason = reason_to_refuse(facts, first, self.files, self.choice.mixed)
+        reason = reason_to_refuse(facts, first, self.files)
         if reason is not None:
             raise UserError(reason)
-        other = "" if first is None else differences(facts.description.numerics, first.description.numerics)
-        if other and other not in self.other_classes:
-            self.other_classes.append(other)
-            self.tell(f"a worker of another numerics class takes part (--mixed): {other}; last digits may differ")
         self.admitted[facts.worker] = facts
         return facts
 
@@ -248,7 +243,7 @@ class RayExecutor(Executor):
         names = ("done", "repeated", "lost", "coordinator_bytes", "states_bytes")
         numbers = {name: self.count[name] for name in names}
         numbers["coordinator_bytes_per_item"] = self.count["coordinator_bytes"] // max(1, n_items)
-        return {"executor": "ray", "workers": len(self.actors), **numbers, "other_classes": list(self.other_classes)}
+        return {"executor": "ray", "workers": len(self.actors), **numbers}
 
     def close(self) -> None:
         """Ends the workers, and the local Ray, or leaves the cluster."""
@@ -413,13 +408,8 @@ class WarmModels:
         """Runs this model this way."""
         if (choice, job) not in self._held:
             self.close()
-            made = (
-                LocalExecutor(lambda: job.load(progress))
-                if choice.is_local
-                else RayExecutor(choice, job, progress.note)
-            )
-            made.mixed = choice.mixed
-            self._held[choice, job] = made
+            local = LocalExecutor(lambda: job.load(progress))
+            self._held[choice, job] = local if choice.is_local else RayExecutor(choice, job, progress.note)
         return self._held[choice, job]
 
     def close(self) -> None:

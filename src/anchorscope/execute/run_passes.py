@@ -116,7 +116,7 @@ def run_choices(executor: Executor, work: ChoicesPass, progress: Progress) -> Fl
     """Log-probabilities of the chosen tokens after every prompt, in the order of the prompts."""
     log_probs = np.empty((len(work.prompts), len(work.choices)), dtype=np.float32)
     for shard, part in _run(executor, work, progress):
-        log_probs[np.array(shard.items, dtype=np.int64)[part.prompts] if shard.items else part.prompts] = part.log_probs
+        log_probs[list(shard.items or range(len(log_probs)))] = part
     return log_probs
 
 

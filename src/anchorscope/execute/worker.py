@@ -71,15 +71,6 @@ class StatesPart:
     """The attention that tokens receive, by sequence, where it was wanted."""
 
 
-@dataclass(frozen=True)
-class ChoicesPart:
-    """How likely the chosen tokens are."""
-
-    prompts: Int[ndarray, " prompt"]
-    """Indices of the prompts that were run."""
-    log_probs: Float[ndarray, "prompt choice"]
-
-
 _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
 Pass = StatesPass | DecodePass | SaliencyPass | ChoicesPass
@@ -87,7 +78,7 @@ Pass = StatesPass | DecodePass | SaliencyPass | ChoicesPass
 Shard = Pass | DeviceWork
 """What a worker is given: a pass, or work that needs the device without the model."""
 Part = Any
-"""What it gives: `StatesPart`, `ChoicesPart`, a list of `Decoded`, `Saliency`, or what the work returned."""
+"""What it gives: `StatesPart`, log-probabilities of choices, a list of `Decoded`, `Saliency`, or what work returned."""
 
 
 class Worker:
@@ -190,12 +181,12 @@ class Worker:
             shard.sampling,
         )
 
-    def _choices(self, shard: ChoicesPass, progress: Progress) -> ChoicesPart:
+    def _choices(self, shard: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
+        """How likely the chosen tokens are, after every prompt of the shard in order."""
         log_probs = choice_log_probs(
             self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices, progress, shard.title
         )
-        run = sorted(prompt for batch in shard.batches for prompt in batch)
-        return ChoicesPart(np.array(run, dtype=np.int64), log_probs[run].numpy())
+        return log_probs.numpy()
 
     def _saliency(self, shard: SaliencyPass, progress: Progress) -> Saliency:
         device, site = self.lm.device, SITES.index(shard.site)

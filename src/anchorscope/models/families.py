@@ -10,12 +10,12 @@ model (`make_twin`) names it.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
-from transformers import AttentionInterface
 
 from anchorscope.plugins import load_all
 
@@ -167,18 +167,19 @@ def _attention(
         if others.get(name) is not None:
             raise ValueError(f"its attention has a part that is not computed here ({name})")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return _attend(attention_mask, query, key, value, scale, softcap), None
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]  # it is index work and one kernel; what is worth compiling lies around it
-def _attend(
-    attends: Attends, query: Tensor, key: Tensor, value: Tensor, scaling: float, softcap: float | None
-) -> Tensor:
     queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))  # [token, head, d_head]
-    return attends.attend(queries, keys, values, scaling, softcap)[None]
+    return attention_mask.attend(queries, keys, values, scale, softcap)[None], None
 
 
-AttentionInterface.register(ATTENTION, _attention)
+@cache
+def register_attention() -> None:
+    """Tells transformers the engine's attention function by its name.
+
+    It is never compiled: it is index work and one kernel, and what is worth compiling lies around it.
+    """
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(ATTENTION, torch.compiler.disable(_attention))
 
 
 Weights = Float[Tensor, "row key_head group_pos key_pos"]

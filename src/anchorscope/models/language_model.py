@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
-from transformers import PretrainedConfig
 
 from anchorscope.errors import UserError
-from anchorscope.models.families import ATTENTION, Attends, BlockOutput, Family, part_at, run_block
+from anchorscope.models.families import ATTENTION, Attends, BlockOutput, Family, part_at, register_attention, run_block
 
 _ROTARY = threading.Lock()  # some rotary embeddings keep a table that grows with the longest sequence
 
@@ -53,6 +52,7 @@ class LanguageModel:
     """What the engine runs: the same weights in modules of its own, in evaluation mode, with the engine's attention."""
 
     def __post_init__(self) -> None:
+        register_attention()
         object.__setattr__(self, "twin", make_twin(self.model, ATTENTION))
 
     def without_learning(self) -> "LanguageModel":
@@ -311,6 +311,8 @@ class _Twin:
 
     def _moved(self, value: Any) -> Any:
         """A module's other attributes, with every reference to the model's own modules replaced."""
+        from transformers import PretrainedConfig
+
         if isinstance(value, PretrainedConfig):
             return self._config(value)
         if isinstance(value, nn.Module):

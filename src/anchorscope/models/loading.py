@@ -3,6 +3,8 @@
 Only safetensors and GGUF weights are read (a pickle can run code), and a model's own code runs only on request.
 Settings come first: their size is limited, shapes are computed without memory, and weights that can't fit are refused.
 A hub id is fetched into a folder first; after that nothing uses the network, whatever a configuration names.
+
+transformers is imported only where a model is read: it takes seconds, and fits of kept states run no model.
 """
 
 import json
@@ -14,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import open_regular, read_regular
@@ -193,6 +193,8 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
 
 
 def _shape_settings(source: str) -> _Settings:
+    from transformers import AutoTokenizer
+
     folder, _, extra = locate("smollm2-135m")
     options = {**extra, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
@@ -244,6 +246,8 @@ def _check_config_file(folder: Path) -> None:
 
 
 def _read_config(folder: str, source: str, options: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+
     try:
         config = AutoConfig.from_pretrained(folder, **options)
     except Exception as error:
@@ -261,6 +265,8 @@ def _read_config(folder: str, source: str, options: dict[str, Any]) -> Any:
 
 def _refuse_non_causal(config: Any, source: str) -> None:
     """Refuses a model that does not continue a text from left to right."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
     kinds = getattr(config, "architectures", None) or []
     brings_code = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     listed = brings_code or config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -274,6 +280,8 @@ def _refuse_non_causal(config: Any, source: str) -> None:
 
 
 def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
+    from transformers import AutoModelForCausalLM
+
     with (
         _report_in_one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
         torch.device("meta"),
@@ -290,6 +298,8 @@ def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: A
     Added tokens beyond the embedding are accepted (models have them for pictures): text that spells one out is refused
     later.
     """
+    from transformers import AutoTokenizer
+
     hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
     with _report_in_one_line(f"Model {source!r} has no tokenizer that can be loaded", hint):
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
@@ -351,6 +361,8 @@ def _weight_names(folder: Path, source: str) -> list[str]:
 
 
 def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> Any:
+    from transformers import AutoModelForCausalLM
+
     chosen: dict[str, Any] = {"use_safetensors": True}
     if device != "cpu":  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}

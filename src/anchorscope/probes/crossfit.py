@@ -2,8 +2,7 @@
 
 Three probes per fold: `full` learns from all other folds; `a` and `b` each from one half of the other folds' groups, so
 that one can assign pathways while the other measures. Each chooses its strength by the log-loss of grouped inner folds,
-and its reference layer by their AUC. One more probe per site, position and layer learns from all items, to score new
-questions (`FinalProbe`).
+and its reference layer by their AUC.
 
 The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that what a probe gains
 from telling strata apart it also gains under the null. Every probe is fitted again, at the strength that the real
@@ -29,7 +28,7 @@ from anchorscope.probes.grid_search import INNER_FOLDS, grid_search
 from anchorscope.probes.logistic import TrainingSets, fit_layers
 from anchorscope.progress import Progress
 from anchorscope.stats.auc import auc
-from anchorscope.stats.streams import Priorities, priorities
+from anchorscope.stats.streams import priorities
 
 PROBES = ("full", "a", "b")
 
@@ -155,70 +154,6 @@ def refit_logits(
     ]
     own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
     return torch.stack(scores).gather(2, own)[..., 0].numpy()
-
-
-@dataclass(frozen=True)
-class FinalProbe:
-    """The probes of one site and position that learned from all items, acting on raw states."""
-
-    weight: Float[Tensor, "layer d_model"]
-    bias: Float[Tensor, " layer"]
-    strength: Float[np.ndarray, " layer"]
-    inner_auc: Float[np.ndarray, " layer"]
-    unconverged: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def reference(self) -> int:
-        """The reference layer l*, with the highest AUC in the inner folds."""
-        return int(np.argmax(self.inner_auc))
-
-
-def final_inner_folds(
-    strata: Int[np.ndarray, " item"], groups: Int[np.ndarray, " item"], order: Priorities
-) -> Int[np.ndarray, " item"]:
-    """Inner fold of every item; groups stay whole, and every fold has true and false items."""
-    inner = grouped_folds(groups, strata, INNER_FOLDS, order)
-    present = {(int(fold), bool(stratum % 2)) for fold, stratum in zip(inner, strata, strict=True)}
-    if len(present) < 2 * INNER_FOLDS:
-        raise UserError(
-            f"The {len(strata)} items fall into {len(np.unique(groups))} groups, too few for {INNER_FOLDS} inner folds "
-            f"with true and false answers in each; ask more questions (--limit), or use another --group-by."
-        )
-    return inner
-
-
-def fit_final_probes(
-    states: Shaped[Tensor, "place layer item d_model"],
-    strata: Int[np.ndarray, " item"],
-    groups: Int[np.ndarray, " item"],
-    names: Sequence[str],
-    order: Priorities,
-    device: str | torch.device = "cpu",
-    progress: Progress | None = None,
-    solve: Solve = solve_here,
-) -> list[FinalProbe]:
-    """One probe per place and layer that learns from all items.
-
-    `strata` as in `folds.truth_strata`; `order` are the items' random numbers; the rest as in `fit_probes`.
-    """
-    assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
-    inner = final_inner_folds(strata, groups, order)[None]
-    everyone = np.ones_like(inner, dtype=bool)
-    searched, notes = grid_search(
-        states, strata % 2 == 1, everyone, inner, torch.device(device), progress, "final probes", solve=solve
-    )
-    return [
-        FinalProbe(
-            weight=search.weight[:, 0].contiguous(),
-            bias=search.bias[:, 0].contiguous(),
-            strength=search.strength[:, 0].numpy(),
-            inner_auc=search.inner_auc[:, 0].numpy(),
-            unconverged=search.unconverged(name, ["probe on all items"]),
-            notes=notes,
-        )
-        for name, search in zip(names, searched, strict=True)
-    ]
 
 
 _SCORED_AT_ONCE = 64  # items whose clean states are on the device together

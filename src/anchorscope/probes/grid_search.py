@@ -93,8 +93,8 @@ def weighted_auc(
 ) -> Float[Tensor, "*fewer"]:
     """AUC within strata, the last axis but one, weighted by their pairs, ties half; on the scores' device.
 
-    As `stats.auc.auc` with weights (a test compares the two), for thousands of small sets at once. `targets` are 1 for
-    true items and 0 for false ones.
+    As `stats.auc.auc` with weights, for thousands of small sets at once (a test compares it with scikit-learn's).
+    `targets` are 1 for true items and 0 for false ones.
     """
     ranked, order = scores.sort(-1)
     shape = torch.broadcast_shapes(scores.shape, weights.shape, targets.shape)

@@ -13,9 +13,8 @@ from operator import itemgetter
 from os.path import commonprefix
 from typing import Any
 
-from anchorscope.answers.generate import EXTRA_BLANK_TOKENS, TOO_LONG, Answer
+from anchorscope.answers.generate import TOO_LONG, Answer
 from anchorscope.answers.template import (
-    THINKING,
     Prompt,
     Template,
     build_prompts,
@@ -192,11 +191,7 @@ def _locate_decoded(
             question_tokens(words.content, prompt),
         ),
         words=words,
-        sources=(
-            *prompt_sources(prompt),
-            *_thinking_source(prompt, answer),
-            ("answer", start, start + len(answer.ids)),
-        ),
+        sources=(*prompt_sources(prompt), ("answer", start, start + len(answer.ids))),
     )
 
 
@@ -208,12 +203,6 @@ def prompt_sources(prompt: Prompt) -> list[tuple[str, int, int]]:
         if tokens:
             located.append((name, tokens[0], tokens[-1] + 1))
     return located
-
-
-def _thinking_source(prompt: Prompt, answer: Answer) -> list[tuple[str, int, int]]:
-    """What the model itself wrote before its answer, where that is more than blank lines."""
-    start, length = len(prompt.ids), len(answer.before)
-    return [(THINKING, start, start + length)] if length > EXTRA_BLANK_TOKENS else []
 
 
 def locate_all(

@@ -114,12 +114,6 @@ class SampledCurve:
         return Estimate(float(value), float(low), float(high), self.n, POINTWISE)
 
 
-MIN_FALL = 5.0
-"""Points. A curve that is no farther below its first value has not begun to fall."""
-APART = 1.0
-"""Points. In early layers two groups may differ by a hundredth of a point: significant, and meaningless."""
-
-
 @dataclass(frozen=True)
 class Trough:
     """The lowest place of a curve."""
@@ -169,48 +163,12 @@ def recovery(curve: SampledCurve) -> Estimate:
     return _estimate(curve, curve.value[-1] - curve.value.min(), abs(high.min()), abs(low.min()))
 
 
-def separation(below: SampledCurve, above: SampledCurve, by: float = APART) -> Estimate:
-    """The first layer from which on one curve lies below another (drawn together) to the end; infinity where it never
-    does. The ends are the earliest layer from which this may be so and the first from which it is at 95% confidence."""
-    curve = below - above
-    low, high = curve.band
-    value, possible, certain = (_from_here_on(line < -by) for line in (curve.value, low, high))
-    return _estimate(curve, value, possible, certain)
-
-
 def range_within(curve: SampledCurve) -> Estimate:
     """The farthest that the curve gets from zero at any layer: it "stays within ± this"."""
     low, high = curve.band
     nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
     farthest = np.maximum(np.abs(low), np.abs(high))
     return _estimate(curve, np.abs(curve.value).max(), nearest.max(), farthest.max())
-
-
-def decline(curve: SampledCurve, near: float = MIN_FALL) -> Estimate:
-    """Layers from the last one that is still near the first value to the trough; none where it never falls so far.
-
-    The onset's ends come from the band, the trough's from the layers that may be the lowest.
-    """
-    bottom = lowest_layer(curve)
-    away = curve.relative_to(0)
-    low, high = away.band
-    onset = _last_up_to(away.value >= -near, bottom.value)
-    earliest, latest = _last_up_to(low >= -near, bottom.ci_low), _last_up_to(high >= -near, bottom.ci_high)
-    return _estimate(curve, bottom.value - onset, max(0.0, bottom.ci_low - latest), bottom.ci_high - earliest)
-
-
-def _from_here_on(fits: NDArray[np.bool_]) -> float:
-    """The first layer from which on all fit; infinity where the last one does not."""
-    misses = np.flatnonzero(~fits)
-    start = misses[-1] + 1 if len(misses) else 0
-    return float(start) if start < len(fits) else math.inf
-
-
-def _last_up_to(fits: NDArray[np.bool_], end: float) -> float:
-    """The last layer that fits, up to one of them; the first layer always does."""
-    if math.isnan(end):
-        return math.nan
-    return float(np.flatnonzero(fits[: int(end) + 1])[-1]) if fits[0] else 0.0
 
 
 def _relative(layers: Estimate, curve: SampledCurve) -> Estimate:
@@ -225,45 +183,6 @@ def _estimate(curve: SampledCurve, value: float, low: float, high: float, method
     if not curve.known:
         low = high = math.nan
     return Estimate(float(value), float(low), float(high), curve.n, method)
-
-
-_SEED = 1729
-
-
-def side_by_side(curves: Sequence[SampledCurve]) -> tuple[Floats, Floats]:
-    """Values [curve, layer] and draws [draw, curve, layer], each curve's in an order of its own (seeded)."""
-    rng = np.random.default_rng(_SEED)
-    draws = min(len(curve.whole) for curve in curves)
-    orders = [rng.permutation(len(curve.whole))[:draws] for curve in curves]
-    samples = [curve.whole[order] for curve, order in zip(curves, orders, strict=True)]
-    return np.stack([curve.value for curve in curves]), np.stack(samples, axis=1)
-
-
-def closing(curves: Sequence[SampledCurve], before: slice) -> Estimate:
-    """How much nearer together the curves are at the last layer than over some layers before (below zero: farther).
-
-    Nearness is the root mean square distance of two curves, the noise's share taken out: a measured square is too
-    large by its variance, and that of a draw by the same once more.
-    """
-    value, samples = side_by_side(curves)
-    first, second = np.triu_indices(len(curves), 1)
-    gaps, drawn_gaps = value[second] - value[first], samples[:, second] - samples[:, first]
-    noise = drawn_gaps.var(axis=0, ddof=1) if len(samples) > 1 else np.zeros_like(gaps)
-
-    def change(squares: Floats) -> Floats:
-        parts = squares[..., before].mean(axis=(-2, -1)), squares[..., -1].mean(axis=-1)
-        found: Floats = np.sqrt(parts[0].clip(min=0.0)) - np.sqrt(parts[1].clip(min=0.0))
-        return found
-
-    found = float(change(gaps**2 - noise))
-    if len(samples) < FEWEST_DRAWS:
-        return Estimate(found, math.nan, math.nan, _items(curves), POINTWISE)
-    low, high = percentile_interval(change(drawn_gaps**2 - 2 * noise))
-    return Estimate(found, float(low), float(high), _items(curves), POINTWISE)
-
-
-def _items(curves: Sequence[SampledCurve]) -> int:
-    return min(curve.n for curve in curves)
 
 
 _METHOD = "intervals of independent samples combined (MOVER)"

@@ -1,11 +1,11 @@
-"""How good a detector's scores are: order (AUPRC, ROC), risk after abstaining (risk–coverage, PRR), calibration.
+"""How good a detector's scores are: order (AUPRC), risk after abstaining (risk–coverage, PRR), calibration.
 
 A score is higher for an answer that is more likely true. Measures take `scores` [item], `truthful` [item] and `weights`
 [..., item] (none: 1 each), and give one number per vector of weights, NaN where it is undefined. An item of weight 2
 counts as two, and equal scores give the mean over their orders (AUPRC: they are flagged together). Items are sorted
 once: every measure of order is a function of two running sums, so a draw of the bootstrap is a row of weights.
 
-A detector flags false answers: the positive class of AUPRC and ROC is "not truthful". Coverage is the share of accepted
+A detector flags false answers: the positive class of AUPRC is "not truthful". Coverage is the share of accepted
 answers, best first; risk is the share of false ones among them.
 """
 
@@ -206,17 +206,6 @@ def risk_coverage_curve(
     return coverage, 1 - accuracy_at_coverage(scores, truthful, weights, coverage)
 
 
-def roc_curve(
-    scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None, points: int = 200
-) -> tuple[Floats, Floats]:
-    """Share of true answers that are flagged, 0 … 1, [point], and of false ones, [..., point], lowest scores first.
-
-    Where many false answers are flagged at one share of true ones the curve rises steeply: the value is the highest.
-    """
-    grid = np.linspace(0, 1, points + 1)
-    return grid, per_row(lambda sums: _flagged(sums, grid), scores, truthful, weights)
-
-
 def all_metrics(
     probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None, scores: ArrayLike | None = None
 ) -> dict[str, Floats]:
@@ -270,17 +259,6 @@ def _oracle_area(sums: Running) -> Floats:
 def _accuracy_at(sums: Running, shares: Floats) -> Floats:
     total, true, _ = sums.at(shares)
     return _ratio(true, total)
-
-
-def _flagged(sums: Running, grid: Floats) -> Floats:
-    """Share of false answers flagged, [row, point], where so large a share of the true ones is."""
-    flagged = np.full((len(sums.total), len(grid)), np.nan)
-    true, false = sums.true[:, -1:] - sums.true[:, ::-1], sums.false[:, -1:] - sums.false[:, ::-1]
-    for row in np.flatnonzero((true[:, -1] > 0) & (false[:, -1] > 0)):
-        rate, height = true[row] / true[row, -1], false[row] / false[row, -1]
-        last = np.append(rate[1:] != rate[:-1], True)  # of a vertical piece only the top is wanted
-        flagged[row] = np.interp(grid, rate[last], height[last])
-    return flagged
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

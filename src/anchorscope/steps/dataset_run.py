@@ -13,7 +13,7 @@ from torch import Tensor
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.artefacts.sealed_folder import damage
 from anchorscope.artefacts.step import Source, StepResult
-from anchorscope.catalogue import DETECTION_RUNS
+from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
@@ -110,17 +110,21 @@ class DatasetRun:
         return f"{self.name}/{name}" in self.job.folder.steps and self.result(name).is_kept
 
     @property
-    def steps_to_keep(self) -> set[str]:
-        """Large steps whose results the user wants to keep."""
-        return {_KEPT_STEPS[name] for name in self.job.recipe.keep}
+    def goals(self) -> set[str]:
+        """Steps whose results the run's files hold: large ones only where they are kept, others all, or those that
+        detectors read."""
+        keep = self.job.recipe.keep
+        read_by_detectors = {"log-probs", "detection-columns", *[f"effects-{KNOCKOUT}"] * ("states-cut" in keep)}
+        small = {name for name, step in self.steps.items() if not step.large}
+        return {_KEPT_STEPS[name] for name in keep} | (small & read_by_detectors if self.job.for_detectors else small)
 
     def missing(self) -> list[Step]:
         """The steps that the run's results need and the folder lacks, in order."""
         missing: list[Step] = []
-        wanted = self.steps_to_keep
+        wanted = self.goals
         for step in reversed(self.steps.values()):
-            if (not step.large or step.name in wanted) and not self.is_kept(step.name):
-                wanted = wanted | set(step.needs)
+            if step.name in wanted and not self.is_kept(step.name):
+                wanted |= set(step.needs)
                 missing.insert(0, step)
         return missing
 
@@ -132,13 +136,15 @@ class DatasetRun:
             self.splits  # noqa: B018 - too few groups
         if any(step.large for step in missing):
             self.check_room()
-        wanted = self.steps_to_keep | {need for step in missing if not step.large for need in step.needs}
+        wanted = self.goals | {need for step in missing if not step.large for need in step.needs}
         return [step for step in missing if not step.large or step.name in wanted]
 
     @property
     def key(self) -> str:
         """The key of all that this dataset contributes to the results."""
-        return canonical_hash([self.result(name).key for name, step in self.steps.items() if not step.large])
+        goals = self.goals
+        small = [name for name, step in self.steps.items() if name in goals and not step.large]
+        return canonical_hash([self.result(name).key for name in small])
 
     # Items.
 
@@ -152,10 +158,15 @@ class DatasetRun:
         """The questions, read from their file."""
         return ask(self.job.recipe, self.spec, None if self.spec.path is None else self.source.key)
 
+    @property
+    def sample(self) -> QuestionSample:
+        """The questions as they are answered, with the model's thinking where that is asked for."""
+        return self["thinking" if self.job.recipe.thinking else "questions"]
+
     @cached_property
     def items(self) -> list[Item]:
         """All questions that were asked, with answer, label and tokens."""
-        rows = zip(self["questions"].questions, self["answers"], self["labels"], self["tokens"], strict=True)
+        rows = zip(self.sample.questions, self["answers"], self["labels"], self["tokens"], strict=True)
         return [Item(*row) for row in rows]
 
     @cached_property
@@ -172,17 +183,12 @@ class DatasetRun:
         return [item.item_id for item in self.used_items]
 
     @cached_property
-    def scored_items(self) -> list[Item]:
-        """The used items; supplied answers have the log-probabilities of the clean pass."""
-        answers = with_log_probs([item.answer for item in self.used_items], self["log-probs"])
-        return [replace(item, answer=answer) for item, answer in zip(self.used_items, answers, strict=True)]
-
-    @cached_property
     def items_with_log_probs(self) -> list[Item]:
-        """All items, the used ones as above."""
+        """All items; supplied answers of the used ones have the log-probabilities of the clean pass."""
         items = list(self.items)
-        for index, item in zip(self.used, self.scored_items, strict=True):
-            items[index] = item
+        answers = with_log_probs([item.answer for item in self.used_items], self["log-probs"])
+        for index, answer in zip(self.used, answers, strict=True):
+            items[index] = replace(items[index], answer=answer)
         return items
 
     @cached_property
@@ -308,22 +314,28 @@ class DatasetRun:
 
     # Kept states.
 
-    def kept_states(self, intervention: str, step: str) -> Tensor | None:
-        """States that an earlier run in this folder kept, if they are whole and those of this step."""
-        folder, name = self.job.folder, place_of(self.name, intervention)
-        facts = folder.results.get(name)
-        if facts is None or damage(folder.path, {name: facts}) is not None:
-            return None
-        return read_whole(folder.path / name, self.result(step).key, self.job.record.identity.n_layers)
+    def kept_states(self, step: str, interventions: Sequence[str]) -> dict[str, Tensor]:
+        """States of a step that an earlier run in this folder kept, if all of them are there and whole."""
+        folder, key, states = self.job.folder, self.result(step).key, {}
+        for intervention in interventions:
+            name = place_of(self.name, intervention)
+            facts = folder.results.get(name)
+            if facts is None or damage(folder.path, {name: facts}) is not None:
+                return {}
+            read = read_whole(folder.path / name, key, self.job.record.identity.n_layers)
+            if read is None:
+                return {}
+            states[intervention] = read
+        return states
 
     def check_room(self) -> None:
-        """Refuses a disk that is too small for the states, and says how much those that are kept will take."""
+        """Refuses a disk that is too small for the states that are kept, and says how much they will take."""
         job, keep, identity, n_items = self.job, self.job.recipe.keep, self.job.record.identity, len(self.used_items)
         n_files = ("states" in keep) + len(self.keeping_states) * ("states-cut" in keep)
         n_places = n_files * len(job.places) + len(DETECTION_RUNS) * ("detection" in keep)
         width = identity.d_model, getattr(torch, identity.dtype).itemsize
         size = kept_bytes(n_places, len(parse_layers(job.recipe.keep_layers, identity.n_layers)), n_items, *width)
-        refuse_full_disk(job.folder.path, kept_bytes(len(job.places), identity.n_layers, n_items, *width), size)
+        refuse_full_disk(job.folder.path, size)
         if size:
             states = f"{', '.join(keep)} of {n_items} items"
             job.progress.note(f"{self.name}: {states} take {size / 1e6:,.1f} MB in the run folder")

@@ -22,18 +22,17 @@ from anchorscope.artefacts.step import Format
 from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
-from anchorscope.probes.crossfit import FinalProbe, ProbeSet
+from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.stats.estimate import Estimate
 
 Arrays = dict[str, NDArray[np.floating]]
 _TENSORS, _RECORDS = "tensors.safetensors", "records.json"
 _WITH_TENSORS = (
     *(Tensor, dict[str, Tensor], NDArray[np.float32], Arrays, dict[str, pl.DataFrame]),
-    *(dict[str, ProbeSet], dict[str, FinalProbe], Measurements, Found),
+    *(dict[str, ProbeSet], Measurements, Found),
 )
 _CLASSES = {
-    kind.__name__: kind
-    for kind in (ProbeSet, FinalProbe, Measurements, Effect, Missing, Found, Statistic, Estimate, ItemValues)
+    kind.__name__: kind for kind in (ProbeSet, Measurements, Effect, Missing, Found, Statistic, Estimate, ItemValues)
 }
 
 

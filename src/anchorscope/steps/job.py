@@ -9,6 +9,7 @@ import torch
 
 from anchorscope.answers.template import make_template
 from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import MadeFrom, Source, StepResult
 from anchorscope.cost import ModelSize
 from anchorscope.engine.sequences import SITES
@@ -28,10 +29,6 @@ from anchorscope.steps.formats import records
 
 MODEL_LIBRARIES = ("torch", "transformers")
 """What passes through a model are computed by."""
-FIT_LIBRARIES = ("torch",)
-"""What probes are fitted by."""
-TABLE_LIBRARIES = (*MODEL_LIBRARIES, "numpy", "scipy")
-"""What tables and experiments are computed by."""
 
 
 @dataclass
@@ -45,8 +42,8 @@ class Job:
     progress: Progress
     in_memory: bool = False
     """Whether the model was given as an object."""
-    first_chart: FirstChart | None = None
-    """Draws the chart of a run before its controls are there; None where no page is wanted, or one is there."""
+    for_detectors: bool = False
+    """Whether only what detectors read is made."""
     versions: dict[str, str] = field(default_factory=dict)
     """Of the libraries that steps depend on."""
 
@@ -134,6 +131,12 @@ class Job:
     def fits(self) -> Solver:
         """Who fits probes and resamples tables, and on which device."""
         return Solver(self.fit_device, None if self.executor.is_local else self.executor, self.progress)
+
+    @cached_property
+    def first_chart(self) -> FirstChart | None:
+        """Draws the chart of a run before its controls are there; None where no page is wanted, or one is there."""
+        is_wanted = self.recipe.report and not self.for_detectors and MANIFEST not in self.folder.results
+        return FirstChart(self.folder) if is_wanted else None
 
     # What steps depend on, beside options of the recipe.
 

@@ -14,30 +14,32 @@ from anchorscope import result_tables
 from anchorscope.answers.choose import NEEDED, QuestionSample
 from anchorscope.answers.generate import Answer, do_not_fit
 from anchorscope.answers.label import Label, balanced_by, grouped_by, label_answers
+from anchorscope.answers.template import decode_all_exactly
 from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
-from anchorscope.errors import TooFewAnswers
+from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.evidence import further_runs, part_tables, sources
 from anchorscope.evidence.effects import CleanRun, CutStates, Effect, Measurements, measure, refuse_no_ops, run_clean
 from anchorscope.evidence.further_runs import ANSWER_ONLY, PARAPHRASE, QUESTION_ONLY, RANDOM_WEIGHTS, RESAMPLE
+from anchorscope.evidence.source_use import kinds_of
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
 from anchorscope.evidence_parts import parts
 from anchorscope.evidence_parts.parts import BEFORE, CUT, held_out_scores
 from anchorscope.evidence_parts.principal import principal_states
-from anchorscope.execute.run_passes import run_answers
+from anchorscope.execute.run_passes import run_answers, run_decoding
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
 from anchorscope.kept_states import CLEAN, KeptStates, parse_layers
 from anchorscope.plan.interventions import Missing, passes_of, plan_experiment
-from anchorscope.plan.passes import Place, plan_answers
+from anchorscope.plan.passes import Place, plan_answers, plan_thinking, with_thinking_of
 from anchorscope.probes import crossfit
-from anchorscope.probes.crossfit import PROBES, FinalProbe, ProbeSet
+from anchorscope.probes.crossfit import PROBES, ProbeSet
 from anchorscope.results import DatasetResult, LeftOut
 from anchorscope.spans.locate import ItemTokens, locate_fitting
-from anchorscope.stats.streams import priorities, stream
+from anchorscope.stats.streams import stream
 from anchorscope.steps.dataset_run import DatasetRun
 from anchorscope.steps.formats import Arrays
 
@@ -49,10 +51,32 @@ def questions(run: DatasetRun) -> QuestionSample:
     return run.read_questions
 
 
+def thinking(run: DatasetRun) -> QuestionSample:
+    """The questions with what the model thinks about them; without those whose thinking never closes."""
+    job, writer, sample = run.job, run.job.writer(), run["questions"]
+    most, context = job.recipe.thinking, job.planner.context
+    work = plan_thinking(sample.questions, writer.tokenizer, writer.template, most, job.planner.batch_tokens)
+    longest = max(map(len, work.prompts)) + most
+    if context is not None and longest > context:
+        raise UserError(
+            f"--thinking {most}: the longest prompt and its thinking take {longest:,} tokens, the model's context has "
+            f"{context:,}; give fewer tokens, or shorter passages."
+        )
+    decoded = run_decoding(job.executor, work, job.progress)
+    texts = decode_all_exactly(writer.tokenizer, [written.ids for written in decoded])
+    closed = with_thinking_of(sample.questions, texts)
+    never = len(texts) - len(closed)
+    if never:
+        job.folder.tell(f"{run.name}: {never:,} of {len(texts):,} answers never close their thinking; more --thinking?")
+    if not closed:
+        raise UserError(f"No answer to {run.name!r} closes its thinking within {most} tokens; raise --thinking.")
+    return replace(sample, questions=closed)
+
+
 def answers(run: DatasetRun) -> list[Answer]:
     """The model's own answers, or those that the questions bring."""
     job, writer = run.job, run.job.writer()
-    asked, longest, planner = run["questions"].questions, job.recipe.max_new_tokens, job.planner
+    asked, longest, planner = run.sample.questions, job.recipe.max_new_tokens, job.planner
     work = plan_answers(asked, writer.tokenizer, writer.template, longest, planner.batch_tokens, planner.context)
     return run_answers(job.executor, work, job.progress)
 
@@ -61,13 +85,13 @@ def labels(run: DatasetRun) -> list[Label]:
     """Which answers are true, which are used, and which belong together."""
     recipe = run.job.recipe
     options = recipe.balance, recipe.group_by, recipe.max_per_class, recipe.seed, recipe.grader
-    return label_answers(run["questions"].questions, run["answers"], *options)
+    return label_answers(run.sample.questions, run["answers"], *options)
 
 
 def tokens(run: DatasetRun) -> list[ItemTokens | None]:
     """The exact tokens of every used question and answer; None for all others."""
     exact_tokens, writer = run.job.recipe.exact_tokens, run.job.writer()
-    questions, answers = run["questions"].questions, run["answers"]
+    questions, answers = run.sample.questions, run["answers"]
     used = [index for index, label in enumerate(run["labels"]) if label.status == "used"]
     own_questions, own_answers = [questions[index] for index in used], [answers[index] for index in used]
     located = locate_fitting(writer.tokenizer, writer.template, own_questions, exact_tokens, own_answers)
@@ -88,8 +112,8 @@ def _clean_pass(run: DatasetRun) -> CleanRun:
 
 def clean_states(run: DatasetRun) -> Tensor:
     """States of the clean pass, [position, site, layer, item, d_model]."""
-    earlier = run.kept_states(CLEAN, "clean-states")
-    return _clean_pass(run).clean.states if earlier is None else earlier
+    earlier = run.kept_states("clean-states", [CLEAN])
+    return earlier[CLEAN] if earlier else _clean_pass(run).clean.states
 
 
 def log_probs(run: DatasetRun) -> list[tuple[float, ...]]:
@@ -119,14 +143,6 @@ def clean_scores(run: DatasetRun) -> NDArray[np.float32]:
     return run.job.fits(crossfit.score_clean, *inputs, title="score clean states")
 
 
-def final_probes(run: DatasetRun) -> dict[str, FinalProbe]:
-    """Probes that learn from all items, for use on new ones: at every site and position."""
-    order = priorities(run.job.recipe.seed, "final probe", run.item_ids)
-    inputs = run["clean-states"].flatten(0, 1), run.splits.strata, run.groups, run.probe_names, order
-    fitted = run.job.fits.divided(crossfit.fit_final_probes, *inputs, title="final probes")
-    return dict(zip(run.probe_names, fitted, strict=True))
-
-
 # Interventions.
 
 
@@ -141,10 +157,9 @@ def effects_of(experiment: str) -> Callable[[DatasetRun], Measurements]:
 
 def cut_states(run: DatasetRun) -> dict[str, Tensor]:
     """States under the cuts where they are kept, [place, layer, item, d_model]."""
-    names = [intervention.draw_name for intervention in run.keeping_states]
-    earlier = {name: run.kept_states(name, "cut-states") for name in names}
-    if all(states is not None for states in earlier.values()):
-        return {name: states.flatten(0, 1) for name, states in earlier.items() if states is not None}
+    earlier = run.kept_states("cut-states", [intervention.draw_name for intervention in run.keeping_states])
+    if earlier:
+        return {name: states.flatten(0, 1) for name, states in earlier.items()}
     n_places, headline = len(run.job.cut_places), run.headline_index
     return {
         name: states[headline : headline + 1] if len(states) > n_places else states
@@ -238,9 +253,6 @@ def evidence_terms(run: DatasetRun) -> Arrays:
     """The terms of every view and control, held-out scores, and displacements; scores alone of too few answers."""
     states, headline, items = dict(run["principal-states"]), run.headline_index, run.evidence_items
     moved = {name: states.pop(name).numpy() for name in list(states) if name.startswith("displacement/")}
-    if not items.are_enough:
-        scores = run.job.fits(held_out_scores, states[CLEAN][headline], items, "", title="evidence")
-        return {"scores/clean": scores, **moved}
     states[BEFORE] = _along_directions(run, run["before-answer"], BEFORE)[None]
     position, site = run.job.headline
     floor = run.job.places.index((position, (site + 1) % len(SITES)))  # another site, whose clean state is its view
@@ -267,11 +279,7 @@ def random_weight_terms(run: DatasetRun) -> Arrays:
     states = further_runs.random_weight_states(*run.headline_pass, run.job.progress)
     views = dict(zip((CLEAN, CUT, BEFORE), states, strict=True))
     reduced = {view: _along_directions(run, part, RANDOM_WEIGHTS) for view, part in views.items()}
-    inputs = run.evidence_items, RANDOM_WEIGHTS
-    if not run.evidence_items.are_enough:
-        scores = run.job.fits(held_out_scores, reduced[CLEAN], *inputs, title=RANDOM_WEIGHTS)
-        return {f"scores/{RANDOM_WEIGHTS}": scores}
-    return run.job.fits(parts.solve_control, reduced, *inputs, title=RANDOM_WEIGHTS)
+    return run.job.fits(parts.solve_control, reduced, run.evidence_items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
 
 
 def source_terms(run: DatasetRun) -> Arrays:
@@ -292,7 +300,10 @@ def source_terms(run: DatasetRun) -> Arrays:
     views = {key: _along_directions(run, view, "/".join(key)) for key, view in states.items()}
     views[sources.SOURCE, sources.ANSWER] = _along_directions(run, run["before-answer"], sources.ANSWER)
     pair, reduced = sources.choose_pair(job.recipe.parts, names), _along_directions(run, clean, CLEAN)
-    return numbers | job.fits(sources.solve_sources, reduced, views, pair, run.evidence_items, title="sources")
+    of_kinds = kinds_of(items)
+    every = {kind: np.flatnonzero(of_kinds == kind) for kind in sorted({*of_kinds.tolist()})}
+    kinds = {kind: some for kind, some in every.items() if kind and run.evidence_items.take(some).are_enough}
+    return numbers | job.fits(sources.solve_sources, reduced, views, pair, run.evidence_items, kinds, title="sources")
 
 
 def resample_terms(run: DatasetRun) -> Arrays:
@@ -315,8 +326,7 @@ def _rewritten_terms(run: DatasetRun, name: str, texts: Mapping[int, TokenSequen
             job.folder.tell(f"{run.name}: {name} is not measured: {len(some)} answers have such a text, {needed}")
         return {}
     sequences = [texts[index] for index in some.tolist()]
-    prefix = run.used_items[0].located.input_ids[: run.used_items[0].located.prefix_length]
-    inputs = job.executor, job.planner, sequences, prefix, job.headline
+    inputs = job.executor, job.planner, sequences, job.headline
     view = further_runs.rewritten_states(*inputs, name, job.progress)
     clean = run["clean-states"].flatten(0, 1)[run.headline_index][:, some]
     states = {CLEAN: clean, CUT: view} | dict.fromkeys(beside, run["before-answer"][:, some])
@@ -383,10 +393,9 @@ def detection_columns(run: DatasetRun) -> Arrays:
 
 def detection_states(run: DatasetRun) -> dict[str, Tensor]:
     """States at the headline place in the runs of `DETECTION_RUNS`, [layer, item, d_model]."""
-    earlier = {name: run.kept_states(name, "detection-states") for name in DETECTION_RUNS}
-    if all(states is not None for states in earlier.values()):
-        return {name: states[0, 0] for name, states in earlier.items() if states is not None}
-    job = run.job
+    job, earlier = run.job, run.kept_states("detection-states", DETECTION_RUNS)
+    if earlier:
+        return {name: states[0, 0] for name, states in earlier.items()}
     states = {"answer-only": run["answer-alone"], "question-only": run["before-answer"]}
     states |= further_runs.boosted_states(*run.headline_pass, run.is_compiled, job.progress)
     if job.planner.has_room_for_twin:
@@ -405,7 +414,7 @@ def detection_states(run: DatasetRun) -> dict[str, Tensor]:
 
 def tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
     """Curves, scores, pathways and summary."""
-    recipe, used = run.job.recipe, run.scored_items
+    recipe, used = run.job.recipe, [run.items_with_log_probs[index] for index in run.used]
     sure = [result_tables.confidence(item.answer) for item in used]
     evidence = Evidence(
         model=run.job.model_name,
@@ -462,38 +471,48 @@ def experiment_of(experiment: Experiment) -> Callable[[DatasetRun], Found]:
 
 
 def dataset_result(run: DatasetRun) -> DatasetResult:
-    """Everything that a dataset contributes to the result files."""
+    """Everything that a dataset contributes to the result files; where that is what detectors read, nothing else."""
     job, recipe, ids = run.job, run.job.recipe, run.item_ids
-    headline = recipe.site, recipe.position
-    results = {chosen.name: run[f"experiment-{chosen.name}"] for chosen in chosen_experiments(recipe.evidence)}
-    missing = [absent for name in run.steps if name.startswith("effects-") for absent in run[name].missing]
-    missing += [Missing(name, why) for name, result in results.items() for why in result.missing]
+    asked, too_long = [item.question for item in run.used_items], do_not_fit(run["answers"], job.planner.context)
     folds = dict(zip(run.used.tolist(), run.splits.folds.tolist(), strict=True))
-    fitted, asked = run["probes"], [item.question for item in run.used_items]
-    too_long = do_not_fit(run["answers"], job.planner.context)
-    return DatasetResult(
+    headline, pathways = (recipe.site, recipe.position), None if job.for_detectors else run["tables"]["pathways"]
+    read_by_detectors = DatasetResult(
         name=run.name,
         tables={
-            **run["tables"],
-            **run["evidence-parts"],
-            "items": result_tables.items_frame(run.items_with_log_probs, folds, run["tables"]["pathways"], headline),
-            "effects": result_tables.effects_frame(
-                run.name, ids, PROBES, job.positions, run["clean-scores"], run.effects
-            ),
-            "counts": result_tables.counts_frame(run.name, run["questions"], run.items),
-            "experiments": result_tables.experiments_frame(job.model_name, run.name, headline, results),
-            "experiment_items": result_tables.experiment_items_frame(run.name, ids, results),
-            "unavailable": result_tables.unavailable_frame(run.name, missing),
+            "items": result_tables.items_frame(run.items_with_log_probs, folds, pathways, headline),
+            "counts": result_tables.counts_frame(run.name, run.sample, run.items),
+            "unavailable": result_tables.unavailable_frame(run.name, []),
         },
-        probes=result_tables.probe_tensors(run.name, PROBES, fitted, run["final-probes"]),
-        reference_layers=tuple(run.headline_probes.reference[0].tolist()),
         balanced_by=balanced_by(asked, recipe.balance),
         grouped_by=grouped_by(asked, recipe.group_by),
         kept=_states_to_keep(run),
         features=_features(run) if "detection" in recipe.keep else None,
+        notes=(f"{run.name}: {too_long}",) if too_long else (),
+    )
+    if job.for_detectors:
+        return read_by_detectors
+    fitted = run["probes"]
+    results = {chosen.name: run[f"experiment-{chosen.name}"] for chosen in chosen_experiments(recipe.evidence)}
+    missing = [absent for name in run.steps if name.startswith("effects-") for absent in run[name].missing]
+    missing += [Missing(name, why) for name, result in results.items() for why in result.missing]
+    return replace(
+        read_by_detectors,
+        tables={
+            **run["tables"],
+            **run["evidence-parts"],
+            **read_by_detectors.tables,
+            "effects": result_tables.effects_frame(
+                run.name, ids, PROBES, job.positions, run["clean-scores"], run.effects
+            ),
+            "experiments": result_tables.experiments_frame(job.model_name, run.name, headline, results),
+            "experiment_items": result_tables.experiment_items_frame(run.name, ids, results),
+            "unavailable": result_tables.unavailable_frame(run.name, missing),
+        },
+        probes=result_tables.probe_tensors(run.name, PROBES, fitted),
+        reference_layers=tuple(run.headline_probes.reference[0].tolist()),
         notes=(
             *(f"probe not converged: {name}" for probe_set in fitted.values() for name in probe_set.unconverged),
-            *((f"{run.name}: {too_long}",) if too_long else ()),
+            *read_by_detectors.notes,
             *dict.fromkeys(note for probe_set in fitted.values() for note in probe_set.notes),
         ),
     )
@@ -526,6 +545,11 @@ def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
 
 def left_out(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
     """A dataset with too few answers: its items and counts."""
-    rows = zip(run["questions"].questions, run["answers"], run["labels"], strict=True)
+    rows = zip(run.sample.questions, run["answers"], run["labels"], strict=True)
     items = [Item(*row, None) for row in rows]
-    return LeftOut(reason, *result_tables.unused_frames(run.name, run["questions"], items))
+    unused = [
+        replace(item, label=replace(item.label, status="too few", weight=0.0)) if item.is_used else item
+        for item in items
+    ]
+    counts = result_tables.counts_frame(run.name, run.sample, unused)
+    return LeftOut(reason, result_tables.items_frame(unused, {}), counts)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS
 from anchorscope.evidence.draws import Draws, areas, estimates, ratio
 from anchorscope.recipe import read_recipe
-from anchorscope.report.validation_page import CONFUSION_SCHEMA, RECOVERY_SCHEMA
+from anchorscope.report.validation_page import RECOVERY_SCHEMA
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
@@ -57,11 +57,6 @@ class Score:
     values: Floats
     called: Floats | None = None
     """1 where it calls the item Q-Anchored, 0 where A-Anchored, NaN where nothing; None where it has no line."""
-
-    @property
-    def name(self) -> str:
-        """Experiment and way in one."""
-        return self.variant if self.experiment == "rules" else f"{self.experiment}: {self.variant}"
 
 
 def read_items(run: Path) -> Items:
@@ -242,28 +237,8 @@ def _recalls(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, st
             yield f"label_bias_{pathway}", "all", bias, sizes[pathway]
 
 
-def confusion_table(items: Items, scores: Sequence[Score]) -> pl.DataFrame:
-    """How many items of each planted pathway and truth each rule calls what; misclassified ones among them."""
-    rows = []
-    for score in scores:
-        if score.called is None:
-            continue
-        # A rule speaks of no item that the probe calls wrong; an intervention was run on those too, or not.
-        ran = np.isfinite(score.values) | (~items.correct & (score.experiment == "rules"))
-        calls = np.where(~items.correct, "misclassified", np.where(score.called == 1, "Q-Anchored", "A-Anchored"))
-        for truth in (True, False):
-            for pathway in ("question", "answer", "both"):
-                inside = ran & (items.truthful == truth) & (items.pathway == pathway)
-                for name in ("Q-Anchored", "A-Anchored", "misclassified"):
-                    n = int((calls[inside] == name).sum())
-                    rows.append((score.name, "true" if truth else "false", pathway, name, n))
-    return pl.DataFrame(rows, schema=CONFUSION_SCHEMA, orient="row")
-
-
 MAIN_WAYS = {"saliency": "share, log_odds", "rules": "corrected"}
 """The way of doing an experiment that stands for it, where it is not the first."""
-SHOWN = ("plain", "cross-fitted a", "cross-fitted b", "corrected")
-"""Rules whose confusion the page shows: those by which a run sorts its items."""
 BIASED = 0.1
 """A rule whose recall differs by more than this between true and false answers, interval and all, follows the label."""
 
@@ -272,17 +247,18 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
     """The summary of the page."""
     planted = {name: int((items.pathway == name).sum()) for name in ("question", "answer", "both")}
     right = float(items.correct.mean())
-    lines = [
+    about = (
         f"{count(planted['question'])} items were planted in the question, {count(planted['answer'])} in the answer "
-        f"and {count(planted['both'])} in both; the probe at the reference layer calls {number(100 * right, 1)} % of "
+        f"and {count(planted['both'])} in both; the probe at the reference layer calls {number(100 * right, 1)}% of "
         f"all items right, and only those are sorted."
-    ]
+    )
+    lines = []
     rules = recovery.filter(pl.col("experiment") == "rules")
     for rule in ("plain", "corrected"):
         of_rule = rules.filter(pl.col("rule_or_variant") == rule)
         if of_rule.height:
             lines.append(f"The {rule} rule {_recall_words(of_rule)}")
-    return [*lines, *_controls(recovery)]
+    return [*lines, *_controls(recovery), about]
 
 
 def _controls(recovery: pl.DataFrame) -> list[str]:
@@ -342,4 +318,4 @@ def _interval(row: dict[str, float | None]) -> str:
 
 
 def _percent(row: dict[str, float | None]) -> str:
-    return f"{number(100 * float(row['value'] or 0.0), 0)} %"
+    return f"{number(100 * float(row['value'] or 0.0), 0)}%"

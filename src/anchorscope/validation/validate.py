@@ -27,18 +27,8 @@ from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import PlantedItem, json_lines, planted_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.report.page_sections import Section
-from anchorscope.report.validation_page import Validation, worlds_section, write_validation
-from anchorscope.validation.recovery import (
-    MAIN_WAYS,
-    SHOWN,
-    Items,
-    confusion_table,
-    read_items,
-    read_scores,
-    recovery_table,
-    sentences,
-)
+from anchorscope.report.validation_page import worlds_section, write_validation
+from anchorscope.validation.recovery import MAIN_WAYS, Items, read_items, read_scores, recovery_table, sentences
 from anchorscope.validation.world_marks import SIZES, run_worlds, worlds_sentences, worlds_summary, worlds_table
 from anchorscope.validation.worlds import WORLDS
 
@@ -108,17 +98,17 @@ def _validate(
     items = read_items(run)
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)
-    confusion = confusion_table(items, scores)
     world_results = run_worlds(options.replicas, options.world_items, device, options.seed, options.worlds, listener)
     worlds = worlds_table(world_results)
-    for name, table in (("recovery", recovery), ("confusion", confusion), ("worlds", worlds)):
+    for name, table in (("recovery", recovery), ("worlds", worlds)):
         with replacing(out / f"{name}.csv") as half_made:
             table.write_csv(half_made)
     summary_sentences = [*sentences(items, recovery), *worlds_sentences(world_results)]
     section = worlds_section(worlds, {world.name: world.about for world in WORLDS.values()})
-    write_validation(_page(options, items, recovery, confusion, run, summary_sentences, section), out, listener)
+    facts = _facts(run, items, options.seed)
+    write_validation(out, summary_sentences, recovery, section, facts, _command(options, "NEW_FOLDER"), listener)
     with replacing(out / SUMMARY) as half_made:
-        record = summary(out, recovery, confusion, run) | {
+        record = summary(out, recovery, run) | {
             "worlds": worlds_summary(world_results),
             "summary": summary_sentences,
             "command": _command(options, str(out)),
@@ -130,7 +120,7 @@ def _validate(
 
 def _written(out: Path) -> list[str]:
     """The files that a validation writes beside its run, which has a list of its own."""
-    tables = [f"{DATASET}.jsonl", *(f"{name}.csv" for name in ("recovery", "confusion", "worlds"))]
+    tables = [f"{DATASET}.jsonl", *(f"{name}.csv" for name in ("recovery", "worlds"))]
     pages = re.compile(r"validation\.(html|md)|figures/recovery\.\w+")
     return [*tables, *filter(pages.fullmatch, files_below(out))]
 
@@ -152,32 +142,16 @@ def _plant(path: Path, planted: Sequence[PlantedItem], fresh: bool) -> None:
         half_made.write_text(text, encoding="utf-8")
 
 
-def _page(
-    options: Options,
-    items: Items,
-    recovery: pl.DataFrame,
-    confusion: pl.DataFrame,
-    run: Path,
-    summary_sentences: list[str],
-    worlds: Section,
-) -> Validation:
-    manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
-    model = manifest["model"]
-    return Validation(
-        title="The planted model",
-        summary=summary_sentences,
-        recovery=recovery,
-        confusion=confusion.filter(pl.col("rule").is_in(SHOWN)),  # all of them are in confusion.csv
-        facts={
-            "model": f"{model['architecture']}, {model['n_layers']} layers, {model['d_model']} wide, "
-            f"{model['parameters']:,} parameters, fingerprint {model['fingerprint'][:16]}",
-            "items": f"{len(items.ids):,}, seed {options.seed}",
-            "called right by the probe": f"{int(items.correct.sum()):,}",
-            "the run": "run/report.html",
-        },
-        command=_command(options, "NEW_FOLDER"),
-        sections=(worlds,),
-    )
+def _facts(run: Path, items: Items, seed: int) -> dict[str, str]:
+    """What was run, for the page."""
+    model = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["model"]
+    return {
+        "model": f"{model['architecture']}, {model['n_layers']} layers, {model['d_model']} wide, "
+        f"{model['parameters']:,} parameters, fingerprint {model['fingerprint'][:16]}",
+        "items": f"{len(items.ids):,}, seed {seed}",
+        "called right by the probe": f"{int(items.correct.sum()):,}",
+        "the run": "run/report.html",
+    }
 
 
 def _command(options: Options, out: str) -> str:
@@ -192,7 +166,7 @@ def _command(options: Options, out: str) -> str:
     )
 
 
-def summary(out: Path, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Path) -> dict[str, Any]:
+def summary(out: Path, recovery: pl.DataFrame, run: Path) -> dict[str, Any]:
     """The result for programs: per experiment its main way, and all ways below it."""
     by_experiment: dict[str, Any] = {}
     for experiment in recovery["experiment"].unique(maintain_order=True):
@@ -204,7 +178,7 @@ def summary(out: Path, recovery: pl.DataFrame, confusion: pl.DataFrame, run: Pat
         best = ways.get(main) or next(iter(ways.values()))
         by_experiment[experiment] = {"way": main, **best, "ways": ways}
     unavailable = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["unavailable"]
-    return {"out": str(out), "recovery": by_experiment, "confusion": confusion.to_dicts(), "unavailable": unavailable}
+    return {"out": str(out), "recovery": by_experiment, "unavailable": unavailable}
 
 
 def _way(rows: pl.DataFrame) -> dict[str, Any]:
