@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from anchorscope.cost import (
-    CPU_CUT_OPERATIONS,
     MOST_RANDOM_CUTS,
     DatasetSize,
     ModelSize,
@@ -41,20 +40,6 @@ def test_random_cuts_are_as_many_as_the_device_has_time_for(device: str, size: D
     assert choose_random_cuts(recipe(device=device, random_cuts=3), SMALL, [size]).random_cuts == 3
 
 
-@pytest.mark.parametrize("used", [40, 90, 150, 260])
-def test_on_a_cpu_all_random_cuts_together_keep_to_their_operations(used: int) -> None:
-    size = replace(DEMO, used=used)
-    number = choose_random_cuts(recipe(), SMALL, [size]).random_cuts
-    assert number is not None
-    of_number = step_costs(recipe(random_cuts=number), SMALL, size)["effects-knockout"]
-    of_none = of_number - number * (
-        step_costs(recipe(random_cuts=2), SMALL, size)["effects-knockout"]
-        - step_costs(recipe(random_cuts=1), SMALL, size)["effects-knockout"]
-    )
-    fits = 6e3 * SMALL.n_layers * used * SMALL.width * number  # the share of a cut that is no pass
-    assert number == 1 or of_number - of_none - fits <= CPU_CUT_OPERATIONS
-
-
 def test_supplied_answers_and_labels_are_counted_and_not_guessed() -> None:
     rows = [
         Question("here", str(n), "Where is the Nile?", ("Africa",), model_answer="Africa", truthful=n < 40)
@@ -74,10 +59,3 @@ def test_more_work_costs_more() -> None:
     assert seconds(report=False) < seconds() < seconds(replace(DEMO, used=600))
     assert seconds() < seconds(model=ModelSize(1_000_000_000, 16, 2048))
     assert seconds() < seconds(keep=("states", "states-cut", "detection"))
-
-
-def test_experiments_of_unknown_cost_make_it_a_lower_bound() -> None:
-    plain, more = recipe(random_cuts=1), recipe(random_cuts=1, evidence=("knockout", "patching"))
-    assert not run_cost(plain, SMALL, [DEMO], plain).at_least
-    assert run_cost(more, SMALL, [DEMO], more).at_least
-    assert "at least" in run_cost(more, SMALL, [DEMO], more).sentence

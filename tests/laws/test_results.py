@@ -62,7 +62,7 @@ def dataset(
         "counts": counts_frame(name, sample, items),
         "unavailable": empty(UNAVAILABLE_SCHEMA),
     }
-    return DatasetResult(name, tables, {}, (1,), balanced_by(asked, balance), grouped_by(asked, group_by))
+    return DatasetResult(name, tables, balanced_by(asked, balance), grouped_by(asked, group_by))
 
 
 RUN = RunFacts(Description(MODEL, None, None), make_recipe({}), {}, (64, 64), 1.0)  # type: ignore[arg-type]

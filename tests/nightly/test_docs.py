@@ -8,9 +8,6 @@ here is on a list, with the reason, and its names are checked: targets, extras, 
 import ast
 import importlib
 import re
-import runpy
-import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -37,8 +34,6 @@ OTHERS_LIBRARIES = {
     "docs/serving.md": "asks a service that is running; tests/runs/serve/test_routes.py runs it against one",
 }
 """Pages whose Python examples need what is not here: compiled, and what they import of ours is imported."""
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PINS = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
@@ -151,63 +146,18 @@ def check_make(words: list[str]) -> None:
         assert re.search(pattern, MAKEFILE, re.M), f"the Makefile has no {name}"
 
 
-def check_pip(words: list[str]) -> None:
-    """It changes the environment: extras exist, versions are the pinned ones, files are there."""
-    assert words[1] in ("install", "download")
-    for flag, value in pairwise(words):
-        if flag in ("-c", "--constraint", "-r"):
-            assert (ROOT / value).is_file(), value
-    for word in words[2:]:
-        if extra := re.fullmatch(r"(?:\.|anchorscope)\[([\w,]+)\]", word):
-            assert set(extra[1].split(",")) <= set(PROJECT["optional-dependencies"]), word
-        elif "==" in word:
-            assert word in PINS, f"{word} is not the version that is pinned"
-
-
-def check_python(words: list[str]) -> None:
-    """A benchmark that takes minutes, or our bench: the file or module is there and knows the options."""
-    if words[1] == "-m":
-        module, arguments = words[2], words[3:]
-        text = Path(importlib.import_module(module.removesuffix(".bench")).__file__ or "").read_text(encoding="utf-8")
-        if module == "anchorscope.bench":
-            return options_exist(["bench", *arguments])
-    else:
-        text, arguments = (ROOT / words[1]).read_text(encoding="utf-8"), words[2:]
-    for word in arguments:
-        if word.startswith("--"):
-            assert re.search(rf"[\"']({word}|{word[2:]})[\"']", text), f"{words[1]} does not know {word}"
-
-
-CHECKED: dict[str, Callable[[list[str]], None]] = {"make": check_make, "pip": check_pip, "python": check_python}
-"""Commands that are not run, and how their words are checked instead."""
-ELSEWHERE = ("docker", "uv", "uvx", "hf", "ssh", "ray", "srun", "kubectl", "export", "curl", "inspect", "lm_eval")
-"""Commands of other machines and tools; options of ours behind them are checked."""
-
-
-def test_every_other_command_names_what_exists() -> None:
+def test_make_targets_and_our_options_behind_other_commands_exist() -> None:
     for place, words in COMMANDS:
         if ours(words) is not None:
             continue
-        assert words[0] in (*CHECKED, *ELSEWHERE), f"{place}: {words[0]} is neither run nor on the list"
         own = [at for at, word in enumerate(words) if re.fullmatch(r"anchorscope(:\w+)?", word)]
         try:
-            if words[0] in CHECKED:
-                CHECKED[words[0]](words)
+            if words[0] == "make":
+                check_make(words)
             elif own and words[1] != "build" and words[own[-1] + 1 :] not in ([], ["--help"]):
                 options_exist(words[own[-1] + 1 :])
         except AssertionError as error:
             raise AssertionError(f"{place}: {error}") from error
-
-
-def test_our_bench_runs_without_the_command_line_libraries(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = [words[3:] for _, words in COMMANDS if words[:3] == ["python", "-m", "anchorscope.bench"]]
-    assert own
-    for arguments in own:
-        monkeypatch.setattr(sys, "argv", ["anchorscope.bench", *arguments])
-        monkeypatch.delitem(sys.modules, "anchorscope.bench.__main__", raising=False)  # another test may have read it
-        with pytest.raises(SystemExit) as left:
-            runpy.run_module("anchorscope.bench", run_name="__main__")
-        assert left.value.code in (0, None)
 
 
 def test_options_that_prose_names_exist() -> None:

@@ -91,26 +91,6 @@ def test_a_dataset_with_too_few_answers_is_reported_and_the_others_go_on(model_f
         run_recipe(make_recipe({**options, "datasets": (f"file:{few}",)}), tmp_path / "alone")
 
 
-def test_exchanged_answers_and_other_wordings_are_run_by_a_real_model(model_folder: Path, tmp_path: Path) -> None:
-    names = [f"{first}{second}" for first in ("Qua", "Sti", "Vre", "Wob") for second in "abcdefghijklmnopqrstu"]
-    chosen = [{**row, "answers": [name]} for row, name in zip(rows(), names, strict=True)]
-    out = run(tmp_path, model_folder, chosen, evidence=("matched", "wordings"), evidence_items=60)
-    table = pl.read_csv(out / "experiments.csv")
-    matched, wordings = (table.filter(pl.col("experiment") == name) for name in ("matched", "wordings"))
-    assert matched.filter(pl.col("quantity") == "auc_words")["value"].to_list() == [0.5]
-    assert matched.filter(pl.col("quantity") == "pairs")["value"].item() == 40, "41 questions in each of two relations"
-    assert set(matched.filter(pl.col("quantity") == "auc")["variant"]) == {"matched", "free"}
-    assert wordings.filter(pl.col("quantity") == "wordings")["value"].item() == 4
-    reliable = wordings.filter(pl.col("quantity") == "reliability")
-    assert reliable["truth"].to_list() == ["all", "true", "false"]
-    values = pl.read_parquet(out / "experiment_items.parquet").filter(pl.col("experiment") == "wordings")
-    assert set(values["quantity"]) == {"lost"}
-    assert values["item_id"].n_unique() == 60
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "Matched strings" in page
-    assert "Other wordings" in page
-
-
 def test_a_chat_runs_to_tables_and_rules_alone_do_not_look_at_the_dataset_whose_column_has_another_name(
     model_folder: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from matplotlib.figure import Figure
 
 import anchorscope
 from anchorscope.datasets.catalog import parse_spec
@@ -51,19 +50,6 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
     assert "llama" in repr(again)
 
 
-def test_the_next_steps_of_a_model_in_memory_are_calls_in_python(made: anchorscope.Run) -> None:
-    (call,) = (step.command for step in made.card.next_steps if step.why.startswith("Rule out"))
-    asked = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(anchorscope, "run", lambda *given, **options: asked.update(options, model=given))
-        eval(call, {"anchorscope": anchorscope, "model": "m", "tokenizer": "t"})
-    assert (asked["model"], asked["tokenizer"], asked["evidence"]) == (("m",), "t", "matched,wordings")
-    assert asked["out"] == str(made.path)
-    assert asked["folds"] == 2
-    assert made._finished.findings.command.startswith("anchorscope.run(model, tokenizer=tokenizer, out='NEW_FOLDER'")
-    assert asked["datasets"] == made._finished.recipe.datasets
-
-
 def test_every_public_name_is_there_and_importing_costs_nothing() -> None:
     for name in anchorscope.__all__:
         assert getattr(anchorscope, name) is not None
@@ -95,20 +81,10 @@ def test_a_finished_run_is_opened_and_shown_without_torch(finished: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_figures_by_name_are_matplotlib_figures_that_show_themselves(finished: Path) -> None:
-    run = anchorscope.open_run(finished)
-    assert {"delta_p", "probe_auc", "surviving_signal"} <= set(run.figures)
-    figure = run.figure("surviving_signal")
-    assert isinstance(figure, Figure)
-    assert figure._repr_png_().startswith(b"\x89PNG")
-    with pytest.raises(anchorscope.UserError, match=r"Unknown figure 'delta'.*Did you mean 'delta_p'"):
-        run.figure("delta")
-
-
 def test_the_options_of_run_are_those_of_the_recipe() -> None:
     parameters = inspect.signature(anchorscope.run).parameters
     own = {"out", "tokenizer", "fresh", "progress", "unknown_options"}
-    own |= {"executor", "workers", "mixed"}
+    own |= {"executor", "workers", "for_detectors"}
     assert set(parameters) - own == set(Recipe.model_fields)
     defaults = Recipe()
     for name in Recipe.model_fields:

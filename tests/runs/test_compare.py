@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.comparing import compare as story
-from anchorscope.comparing.compare import FILES, Comparison, differences, fresh_folder, open_runs
+from anchorscope.comparing.compare import FILES, Comparison, differences, open_runs
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
@@ -70,7 +70,7 @@ def test_every_option_of_a_recipe_has_its_place_and_its_reason() -> None:
         assert len(rule.reason) > 10, name
         assert rule.reason[0].islower(), name
         assert not rule.reason.endswith("."), name
-    assert {name for name, rule in OPTIONS.items() if rule.treatment == "refuse"} == {*REFUSED, "grader"}
+    assert {name for name, rule in OPTIONS.items() if rule.treatment == "refuse"} == {*REFUSED, "grader", "thinking"}
 
 
 @pytest.mark.parametrize("option", REFUSED)
@@ -103,14 +103,15 @@ def test_runs_without_a_common_dataset_are_refused(tmp_path: Path) -> None:
 
 def test_weights_and_versions_are_looked_at(tmp_path: Path) -> None:
     random = model_findings("shape", datasets=("popqa",), random_weights=True)
+    small = model_findings(datasets=("popqa",))
     runs = [
-        write_run(tmp_path / "a", model_findings(datasets=("popqa",)), fingerprint="same", versions={"torch": "1"}),
-        write_run(tmp_path / "b", random, fingerprint="same", versions={"torch": "2"}),
+        write_run(tmp_path / "a", small, versions={"torch": "1"}, inputs={"popqa": "one file"}),
+        write_run(tmp_path / "b", random, versions={"torch": "2"}, inputs={"popqa": "another"}),
     ]
-    said = found(runs)
-    assert "shape" in said["random-weights"].values
-    assert "small, shape" in said["same-weights"].text
-    assert "torch 1 in small; torch 2 in shape" in said["versions"].text
+    flags = found(runs)
+    assert flags["random-weights"].values == {"small": "no", "shape": "yes"}
+    assert "torch 1 in small; torch 2 in shape" in flags["versions"].text
+    assert "questions of PopQA: " in flags["questions"].text
 
 
 def test_a_copy_of_a_run_is_noticed(tmp_path: Path) -> None:
@@ -160,6 +161,7 @@ def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
     assert made.manifest["sha256"] == hashes
     assert [one["run"] for one in made.manifest["runs"]] == ["shape:x", "Small", "Large"]
+    assert set(made.curves["run"]) == {"shape:x (RANDOM WEIGHTS)", "Small", "Large"}
     assert [one["folder"] for one in made.manifest["runs"]] == ["shape", "small", "large"]
     assert [one["name"] for one in made.manifest["differences"]] == ["random-weights"]
     told = {name: value for name, value in made.manifest.items() if name != "command"}
@@ -168,9 +170,12 @@ def test_everything_is_written_and_sealed(compared: tuple[list[Path], Comparison
 
 def test_the_curves_are_those_of_the_runs(compared: tuple[list[Path], Comparison]) -> None:
     runs, made = compared
-    for run, name in zip(runs, ("Large", "Small", "shape:x"), strict=True):
-        theirs = pl.read_csv(run / "curves.csv")
-        assert made.curves.filter(pl.col("run") == name).drop("run").equals(theirs)
+    for run, name in zip(runs, ("Large", "Small", "shape:x (RANDOM WEIGHTS)"), strict=True):
+        for table in ("curves", "summary", "probe_scores"):
+            stacked, own = (
+                pl.read_csv(folder / f"{table}.csv", infer_schema_length=None) for folder in (made.path, run)
+            )
+            assert stacked.filter(pl.col("run") == name).drop("run").equals(own)
     drawn = pl.read_csv(made.path / "figures" / "delta_p.csv")
     assert set(drawn["assignment"]) == {"plain"}
     assert drawn.height == (12 + 16 + 8) * 2
@@ -186,7 +191,7 @@ def test_a_folder_that_is_there_stays_the_same_folder_and_what_was_changed_in_it
     monkeypatch.chdir(out)
 
     def compare() -> None:
-        with fresh_folder(Path("."), []) as folder:
+        with story._FOLDER.fresh(Path(".")) as folder:
             (folder / "curves.csv").write_text("ours")
             story._FOLDER.seal(folder, {"runs": []})
 
@@ -242,7 +247,6 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
     (tmp_path / "x.anchorscope-partial").mkdir()
     (tmp_path / "x.anchorscope-partial" / "mine.txt").write_text("")
     for out, message in (
-        (runs[0] / "here", "lies within the run"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "cannot be written"),
         (Path("/"), "is the root"),
@@ -251,7 +255,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         (runs[1], "holds other things"),
         (tmp_path / "x", r"x.anchorscope-partial' holds other things \(mine.txt\)"),
     ):
-        with pytest.raises(UserError, match=message), fresh_folder(out, runs):
-            pytest.fail("nothing may be written")
+        with pytest.raises(UserError, match=message):
+            anchorscope.compare(runs, out=out)
     with pytest.raises(UserError, match="is not a comparison"):
         Comparison(tmp_path)

@@ -19,8 +19,8 @@ from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.evaluation import COMPARED, NAMES
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError
-from anchorscope.report.charts.display import Display
 from anchorscope.report.detection import detection_page
+from anchorscope.report.panel_figure import ExperimentFigure
 from kept_runs import questions_of, write_kept_run
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def detected(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
     """Every detector, compared; the page is written, and its figures are drawn."""
 
-    def draw(figures: Sequence[Display], *_: object) -> None:
+    def draw(figures: Sequence[ExperimentFigure], *_: object) -> None:
         for figure in figures:
             figure.plot()
 
@@ -73,10 +73,9 @@ def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_detector_that_the_answer_names_is_the_recommended_one(detected: Detection) -> None:
-    made = Detection(detected.path)
-    last = made.saved_detectors[-1].name
-    made.manifest["answer"] = f"Use {last} (1 extra pass per answer): AUROC 0.800."
-    assert next((saved.name, saved.is_recommended) for saved in made.saved_detectors) == (last, True)
+    answer, name = detected.manifest["answer"], detected.manifest["recommended"]
+    assert answer.startswith(f"Use {name} (" if name else "No detector is recommended")
+    assert detected.recommended == (detected.path / "bundles" / name if name in BUNDLES else None)
 
 
 def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -> None:
@@ -113,8 +112,9 @@ def test_differences_are_those_of_the_values(detected: Detection) -> None:
     assert both.height == detected.differences.height
     assert ((both["value"] - both["other"]) - both["difference"]).abs().max() < 1e-9
     assert set(both["metric"]) == set(COMPARED)
-    for name in set(DETECTORS) - {"probe", "probe+confidence"}:
-        assert {"probe", "probe+confidence"} <= set(both.filter(pl.col("detector") == name)["against"]), name
+    others = {"confidence", "probe", "probe+confidence"}
+    for name in set(DETECTORS) - others:
+        assert others <= set(both.filter(pl.col("detector") == name)["against"]), name
 
 
 def test_bundles_say_what_was_measured(detected: Detection) -> None:
@@ -132,8 +132,6 @@ def test_bundles_say_what_was_measured(detected: Detection) -> None:
         assert found.calibration.prevalence == pytest.approx(0.25)  # 40 true, and 3 × 40 false behind the used ones
         assert found.range is not None
         assert found.range.longest == 26
-        assert found.layer_probes is not None
-        assert (found.layer_probes.n_items, found.layer_probes.n_true) == (80, 40)
         assert sum(row["n"] for row in found.card.calibration) == 80
 
 

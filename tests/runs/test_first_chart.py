@@ -52,7 +52,3 @@ def test_the_finished_run_replaces_it(
         assert (out / CHART).read_bytes() != first
     assert not list(out.rglob("*.changed-*"))
     assert anchorscope.verify(out, progress=None).whole
-
-
-def test_no_report_means_no_first_chart(small_run: SmallRun) -> None:
-    assert not (small_run.half_done / "figures").exists()

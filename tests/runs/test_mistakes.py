@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -13,14 +12,12 @@ import anchorscope
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
-from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.models import loading
 from anchorscope.pipeline import run_recipe
-from anchorscope.prepare import ask
 from anchorscope.recipe import make_recipe
 from anchorscope.steps.formats import records
-from small_facts import quick_options, rows, write_questions
+from small_facts import quick_options, write_questions
 from whole_runs import files_of
 
 
@@ -66,31 +63,6 @@ def test_weights_that_do_not_fit_are_told_whatever_the_device_says(
     monkeypatch.setattr(torch.nn.Module, "to", too_large)
     with pytest.raises(UserError, match="do not fit into the memory of cpu in float32"):
         loading.load(str(model))
-
-
-def test_answers_that_were_cut_off_are_not_taken_over_from_another_run(tmp_path: Path) -> None:
-    chosen = rows()[:4]
-    table = pl.DataFrame(
-        [
-            {
-                "item_id": row["id"],
-                "question": row["question"],
-                "answers": row["answers"],
-                "metadata": "{}",
-                "model_answer": row["model_answer"],
-                "truthful": None if index == 0 else row["truthful"],
-                "status": "truncated" if index == 0 else "used",
-            }
-            for index, row in enumerate(chosen)
-        ]
-    )
-    table.write_parquet(tmp_path / "items.parquet")
-    spec = parse_spec(f"file:{tmp_path / 'items.parquet'}")
-    plain = ask(make_recipe({"datasets": (f"file:{tmp_path / 'items.parquet'}",)}), spec)
-    assert [one.model_answer is None for one in plain.questions] == [True, False, False, False]
-    shape = make_recipe({"model": "shape:llama-3.2-1b", "datasets": (f"file:{tmp_path / 'items.parquet'}",)})
-    asked = ask(shape, spec)
-    assert (len(asked.questions), asked.bad) == (3, 1)
 
 
 def test_a_wrong_device_leaves_no_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

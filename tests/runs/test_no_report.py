@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 import anchorscope
@@ -41,14 +40,3 @@ def test_the_same_recipe_with_a_report_adds_it_and_computes_nothing(small_run: S
     for name, content in small_run.tables.items():
         assert (out / name).read_bytes() == content, name
     assert anchorscope.verify(out, progress=None).whole
-
-
-@pytest.mark.parametrize("arguments", [["--no-report"], ["--no-report", "--json"]])
-def test_the_command_says_where_tables_are_and_names_no_page(
-    small_run: SmallRun, tmp_path: Path, arguments: list[str]
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    done = CliRunner().invoke(app, ["run", str(out / "recipe.toml"), "--out", str(out), *arguments])
-    assert done.exit_code == 0, done.output
-    assert "report.html" not in done.output
-    assert ('"report": null' in done.stdout) == ("--json" in arguments)

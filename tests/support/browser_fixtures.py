@@ -124,4 +124,4 @@ def check(page: playwright.Page, question: str, *answers: str) -> None:
         page.click("#compare")
         page.fill("#answer-1", answers[1])
     page.click("#go")
-    page.wait_for_selector("#depends:not([hidden]) svg.lines .series")
+    page.wait_for_selector("#depends:not([hidden]) #reading:not(:empty)")

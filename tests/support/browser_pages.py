@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from anchorscope.progress import Silent
@@ -10,10 +11,9 @@ from anchorscope.report import render, validation_page
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.detection import detection_page
 from anchorscope.report.findings import Findings
-from anchorscope.report.wording import Table
 from compared_runs import model_findings
 from detection_synthetic import World, write_world
-from report_further_synthetic import confusion, recovery
+from report_further_synthetic import recovery
 from report_items_synthetic import make_items
 from report_shares import with_shares
 
@@ -65,7 +65,7 @@ def _run(folder: Path) -> Path:
 
 def _compare(folder: Path) -> Path:
     runs = (model_findings("Small"), model_findings("Large", layers=16, depth=-70.0, parameters=10**9))
-    comparison_page.write_comparison(comparison_page.Compared(runs, ("a", "b")), folder, Silent())
+    comparison_page.write_comparison(comparison_page.Compared(runs), folder, Silent())
     return folder / "report.html"
 
 
@@ -75,16 +75,16 @@ def _detection(folder: Path) -> Path:
 
 
 def _validation(folder: Path) -> Path:
-    validation_page.write_validation(validation_page.Validation("planted", (), recovery(), confusion()), folder)
+    worlds = validation_page.worlds_section(pl.DataFrame(schema=validation_page.WORLDS_SCHEMA), {})
+    validation_page.write_validation(folder, ("A headline.",), recovery(), worlds, {"items": "400"}, "", Silent())
     return folder / "validation.html"
 
 
 def _study(folder: Path) -> Path:
     runs = tuple(with_shares(model_findings(name, layers=30)) for name in ("small", "large"))
-    rows = (("large-1", "failed", "large", "12 true answers; ask more questions"),)
-    others = Table(("run", "state", "model", "error"), rows, 4)
-    pages = {run.model: f"runs/{run.model}/report.html" for run in runs}
-    compared = comparison_page.Compared(runs, ("a", "b"), (), "", "study", "sizes", others, pages)
+    others = (("large-1", "failed", "12 true answers; ask more questions"),)
+    pages = {run.model: f"../runs/{run.model}/report.html" for run in runs}
+    compared = comparison_page.Compared(runs, study="sizes", other_runs=others, pages=pages)
     comparison_page.write_comparison(compared, folder, Silent())
     return folder / "report.html"
 

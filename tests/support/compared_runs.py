@@ -97,35 +97,40 @@ def write_run(
     (folder / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
     for name in ("items", "pathways", "curve_samples", "experiment_items", "effects"):
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
-    for name in ("curves", "reference_curves", "probe_scores", "summary", "experiments"):
+    for name in ("curves", "probe_scores", "summary", "experiments"):
         getattr(findings, name).write_csv(folder / f"{name}.csv")
     for name in ("evidence_parts", "evidence_tests"):
         if getattr(findings, name).height:
             getattr(findings, name).write_csv(folder / f"{name}.csv")
     if answer is not None:
         (folder / "answer.json").write_text(answer, encoding="utf-8")
-    manifest = {
-        **said,
-        "model": {
-            "name": findings.model,
-            "source": recipe.model,
-            "architecture": "LlamaForCausalLM",
-            "n_layers": findings.n_layers,
-            "d_model": 64,
-            "parameters": findings.parameters,
-            "device": "cpu",
-            "dtype": "float32",
-            "fingerprint": fingerprint or f"{findings.model}-weights",
-            "random_weights": findings.random_weights,
-        },
+    model = {
+        "name": findings.model,
+        "source": recipe.model,
+        "n_layers": findings.n_layers,
+        "d_model": 64,
+        "parameters": findings.parameters,
+        "fingerprint": fingerprint or f"{findings.model}-weights",
+        "random_weights": findings.random_weights,
+    }
+    about = {
         "counts": findings.counts.to_dicts(),
         "facts": dict(findings.facts),
         "reference_layers": {name: list(layers) for name, layers in findings.reference_layers.items()},
         "unavailable": [],
         "steps": findings.steps.to_dicts(),
-        "sha256": {path.name: sha256(path) for path in sorted(folder.iterdir())},
     }
-    sealed = {"schema_version": SCHEMA_VERSION, **manifest}
-    text = json.dumps({**sealed, "seal": canonical_hash(sealed)})
-    (folder / "manifest.json").write_text(text, encoding="utf-8")
+    return seal_run(folder, model, **said, **about)
+
+
+def seal_run(folder: Path, model: dict[str, Any], **about: Any) -> Path:
+    """Writes the manifest of a run whose files are there."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "model": {"architecture": "LlamaForCausalLM", "device": "cpu", "dtype": "float32", **model},
+        **about,
+        "sha256": {path.relative_to(folder).as_posix(): sha256(path) for path in files},
+    }
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "seal": canonical_hash(manifest)}), encoding="utf-8")
     return folder

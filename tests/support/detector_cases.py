@@ -3,12 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from anchorscope.answers.template import make_template
 from anchorscope.detectors.features import StateKey
-from anchorscope.detectors.fitted import LayerProbes, LinearProbe, TrainingRange, WeightedSum
+from anchorscope.detectors.fitted import LinearProbe, TrainingRange, WeightedSum
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.calibration import Calibration, Threshold
@@ -60,20 +59,3 @@ def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:
         span,
     )
     return replace(whole, **changes)
-
-
-def probes_of(lm: LanguageModel, site: str = "mlp", **changes: object) -> LayerProbes:
-    """Probes of all layers with made-up weights."""
-    n, rng = lm.n_layers, np.random.default_rng(3)
-    weight = torch.from_numpy(rng.normal(size=(n, lm.d_model)).astype(np.float32)) / lm.d_model**0.5
-    whole = LayerProbes(
-        site=site,
-        layers=tuple(range(n)),
-        weight=weight,
-        bias=tuple(rng.normal(size=n).tolist()),
-        auc=tuple(np.linspace(0.6, 0.8, n).tolist()),
-        n_items=60,
-        n_true=30,
-        delta_p=((-4.5,) * n, (1.5,) * n),
-    )
-    return replace(whole, **changes)  # type: ignore[arg-type]

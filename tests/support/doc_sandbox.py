@@ -164,7 +164,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
 
     def small_bench(options: Any, say: Callable[[str], None]) -> dict[str, Any]:
         ways = ("anchorscope",)  # the others take the time
-        few = {"items": 2, "probe_items": 60, "repeats": 1, "seconds": 0.05, "shared": 4, "own": 12, "new_tokens": 2}
+        few = {"items": 2, "probe_items": 60, "repeats": 1, "seconds": 0.05, "shared": 4, "own": 12}
         here = {"model": str(model), "device": "cpu", "dtype": "float32", "ways": ways}
         return bench(replace(options, **here, **few), say)
 

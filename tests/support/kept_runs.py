@@ -1,6 +1,5 @@
 """Finished runs that kept states, made by hand: files as a run leaves them for `detect`, no model involved."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,12 +10,12 @@ import polars as pl
 import torch
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.artefacts.schema import FEATURE_SCHEMA, ITEM_SCHEMA, SCHEMA_VERSION
+from anchorscope.artefacts.schema import FEATURE_SCHEMA, ITEM_SCHEMA
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
-from anchorscope.files import canonical_hash, sha256
 from anchorscope.kept_states import KeptStates, write_states
 from anchorscope.recipe import make_recipe, to_toml
+from compared_runs import seal_run
 from made_detection import LAYERS, RUNS, WIDTH, made_dataset
 
 ALL_RUNS, CUTS = tuple(RUNS), ("clean", "knockout")
@@ -55,29 +54,18 @@ def write_kept_run(
             unread = {name: np.zeros(len(one.labels)) for name in FEATURE_SCHEMA if name not in one.features.columns}
             table = pl.DataFrame({**unread, **one.features.columns, "item_id": list(one.item_ids)})
             table.select(list(FEATURE_SCHEMA)).write_parquet(folder / "states" / one.name / "features.parquet")
-    written = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "model": {
-            "name": "tiny",
-            "source": "tiny",
-            "architecture": "LlamaForCausalLM",
-            "n_layers": len(LAYERS),
-            "d_model": WIDTH,
-            "parameters": 1000,
-            "device": "cpu",
-            "dtype": "float32",
-            "fingerprint": fingerprint,
-            "tokenizer": "tokens",
-            "random_weights": False,
-        },
-        "template": asdict(FEW_SHOT_TEMPLATE),
-        "reference_layers": {name: [1, 1, 1] for name in names},
-        "sha256": {path.relative_to(folder).as_posix(): sha256(path) for path in written},
+    model = {
+        "name": "tiny",
+        "source": "tiny",
+        "n_layers": len(LAYERS),
+        "d_model": WIDTH,
+        "parameters": 1000,
+        "fingerprint": fingerprint,
+        "tokenizer": "tokens",
+        "random_weights": False,
     }
-    text = json.dumps({**manifest, "seal": canonical_hash(manifest)})
-    (folder / "manifest.json").write_text(text, encoding="utf-8")
-    return folder
+    layers = {name: [1, 1, 1] for name in names}
+    return seal_run(folder, model, template=asdict(FEW_SHOT_TEMPLATE), reference_layers=layers)
 
 
 def _items(data: Dataset) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import torch
 from anchorscope.catalogue import boost_name
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.evaluation import Plan, TrainedOn
-from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features
+from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, texts_of
 from anchorscope.detectors.fits import DetectorFits
 from anchorscope.detectors.training import Dataset, Training, nested_sets, whole_set
 
@@ -21,6 +21,7 @@ LAYERS, WIDTH = (3, 4), 12
 COLUMNS = (
     *CONFIDENCE,
     "answer_tokens",
+    "rauq",
     "p_true",
     "self_consistency_5",
     "self_consistency_10",
@@ -50,6 +51,7 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
     documents = [[f"word {rng.integers(30)}", f"word {rng.integers(30)}"] for _ in range(n)]
     keys = [frozenset({f"{name} question {place // 2}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 3.0)
+    columns["text"] = texts_of((document[0], document[1]) for document in documents)
     features = Features(n, states, columns)
     return Dataset(name, features, labels, np.arange(n) // 2, relations, names, documents, natural, keys)
 

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import torch
+
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
@@ -12,6 +15,7 @@ from anchorscope.interventions.intervention import Setting, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import Planner
+from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.spans.locate import ItemTokens, QuestionParts
 from anchorscope.stats.streams import stream
 
@@ -39,6 +43,24 @@ def make_item(
     question = Question(dataset="made", item_id=name, question=f"What of {name}?", answers=("so",))
     answer = Answer("so", ids[answer_start:], None, "answered")
     return Item(question, answer, Label(truthful=True, group=0, status="used", weight=1.0), located)
+
+
+def random_items(n: int) -> list[Item]:
+    """Items of different lengths behind a prefix of five tokens; every second one has a property to cut."""
+    rng, items = np.random.default_rng(0), []
+    for index in range(n):
+        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(12, 20))).tolist())
+        question = (6, 7, 8 + index % 3)
+        parts = QuestionParts(question[:1], question[1:] if index % 2 else (), question)
+        items.append(make_item(ids, len(ids) - 3, question, 5, parts, name=f"item-{index}"))
+    return items
+
+
+def random_probes(lm: LanguageModel, seed: int = 0, n_folds: int = 2) -> ProbeSet:
+    """Three probes for every fold and layer."""
+    generator, shape = torch.Generator().manual_seed(seed), (3, n_folds, lm.n_layers)
+    weight = torch.randn(*shape, lm.d_model, generator=generator)
+    return ProbeSet(weight, torch.randn(shape, generator=generator), np.ones(shape), np.ones(shape), ())
 
 
 def no_model() -> Any:

@@ -29,16 +29,12 @@ class ManyWorkers(Executor):
     def divide(self, work: Any) -> Sequence[Any]:
         return work.shards()
 
-    def __init__(self, lm: LanguageModel, order: str = "forwards", workers: Sequence[Worker] = ()) -> None:
-        """Shards go to these workers in turn, where some are given."""
-        self.lm, self.order, self.workers = lm, ORDERS[order], workers
+    def __init__(self, lm: LanguageModel, order: str = "forwards") -> None:
+        self.lm, self.order = lm, ORDERS[order]
         self.shards: list[Shard] = []
         """All that were given, in their order."""
-        self.done: list[Shard] = []
-        """All that were run, in the order in which that was done."""
         self.told: list[int] = []
         """Every number of tokens that was lowered to."""
-
         self.lowered = self.told.append
 
     @property
@@ -54,9 +50,7 @@ class ManyWorkers(Executor):
         return [parts[index] for index in range(len(shards))]
 
     def _run(self, shard: Shard, progress: Progress) -> Part:
-        worker = self.workers[len(self.done) % len(self.workers)] if self.workers else Worker(self.lm)
-        self.done.append(shard)
-        part: Part = pickle.loads(pickle.dumps(worker.run(pickle.loads(pickle.dumps(shard)), progress)))
+        part: Part = pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
         return part
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.report.page_sections import Section
+from anchorscope.report.page import Section
 from anchorscope.report.run_page import experiment_sections
 from report_further_synthetic import make_further, write_page_of
 

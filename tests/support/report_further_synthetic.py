@@ -223,7 +223,6 @@ def make_further(datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tup
         findings,
         n_layers=LAYERS,
         curves=pl.concat([findings.curves.filter(pl.col("layer") < LAYERS), curves], how="vertical_relaxed"),
-        reference_curves=findings.reference_curves.filter(pl.col("layer") < LAYERS),
         probe_scores=findings.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < LAYERS)),
         reference_layers=dict.fromkeys(datasets, (8, 8, 9, 8, 7)),
         summary=pl.concat([findings.summary, summary]),
@@ -264,20 +263,3 @@ def recovery() -> pl.DataFrame:
         rows.append((experiment, rule, "all", "balanced_accuracy", values[0] - 0.05, None, None, 400, "exact"))
     names = ("experiment", "rule_or_variant", "truth", "quantity", "value", "ci_low", "ci_high", "n", "method")
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
-
-
-def confusion() -> pl.DataFrame:
-    """Counts of planted and called pathways, true and false answers apart."""
-    cells = {
-        ("plain", "true"): [[190, 6, 4], [80, 112, 8], [50, 48, 2]],
-        ("plain", "false"): [[10, 180, 10], [2, 190, 8], [1, 97, 2]],
-        ("corrected", "true"): [[170, 26, 4], [12, 180, 8], [20, 78, 2]],
-        ("corrected", "false"): [[168, 22, 10], [15, 177, 8], [18, 80, 2]],
-    }
-    rows = [
-        (rule, truth, planted, called, n)
-        for (rule, truth), matrix in cells.items()
-        for planted, line in zip(("question", "answer", "both"), matrix, strict=True)
-        for called, n in zip(("Q-Anchored", "A-Anchored", "misclassified"), line, strict=True)
-    ]
-    return pl.DataFrame(rows, schema=("rule", "truth", "planted", "called", "n"), orient="row")

@@ -104,7 +104,6 @@ def make_items(
         experiment_items=pl.DataFrame(values, schema=EXPERIMENT_ITEM_SCHEMA, orient="row"),
         curves=base.curves.filter(pl.col("layer") < layers),
         probe_scores=base.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < layers)),
-        reference_curves=base.reference_curves.filter(pl.col("layer") < layers),
         reference_layers={name: tuple(one.reference[0].tolist()) for name, one in behind.items()},
     ), behind
 

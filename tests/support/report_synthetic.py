@@ -194,19 +194,6 @@ def items(datasets: tuple[str, ...]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def reference_curves(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
-    """The plain curves with l* moved by a quarter of the depth."""
-    tables = []
-    for dataset in datasets:
-        for shift in (-7, 0, 7):
-            for group, depth in (("Q-Anchored", -50 + 0.6 * abs(shift)), ("A-Anchored", -6.0)):
-                values = np.roll(trough(depth, -12), shift // 2) + rng.normal(0, 0.8, LAYERS)
-                text = f"l* {'+' if shift > 0 else '−'} {abs(shift)}" if shift else "l*"
-                table = curve_rows(dataset, values, group=group)
-                tables.append(table.with_columns(shift=pl.lit(shift), reference_shift=pl.lit(text)))
-    return pl.concat(tables)
-
-
 def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int = 7) -> Findings:
     """A whole run."""
     rng = np.random.default_rng(seed)
@@ -250,7 +237,6 @@ def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int =
         probe_scores=probe_scores(rng, datasets),
         curves=curves(rng, datasets),
         pathways=pathways,
-        reference_curves=reference_curves(rng, datasets),
         summary=summary(datasets),
         counts=counts,
         reference_layers={d: (15, 15 + i, 17, 15, 16) for i, d in enumerate(datasets)},

@@ -14,19 +14,16 @@ from anchorscope.serve.guard import Keys
 from anchorscope.serve.monitoring import ServiceLog
 from anchorscope.serve.server import ServiceServer, address_of, listen
 from anchorscope.serve.service import Limits, Service, by_id
-from detector_cases import added, probe, probes_of, trained_on
+from detector_cases import added, probe, trained_on
 
 CALIBRATION = {"low": 0.5, "high": 0.6, "n": 40, "said": 0.55, "true": 0.61}
 
 
 def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
-    """A probe with probes of every layer, and a detector that reads the state before the answer as well."""
+    """A probe, and a detector that reads the state before the answer as well."""
     card = replace(trained_on(lm).card, calibration=(CALIBRATION,))
     cut = added((probe(), probe(("question-only", "mlp", 2))))
-    return [
-        trained_on(lm, card=card, layer_probes=probes_of(lm), sha256="a" * 64),
-        trained_on(lm, name="auto", fitted=cut, sha256="b" * 64),
-    ]
+    return [trained_on(lm, card=card, sha256="a" * 64), trained_on(lm, name="auto", fitted=cut, sha256="b" * 64)]
 
 
 @contextmanager

@@ -12,14 +12,14 @@ import pytest
 
 from anchorscope.progress import Progress
 from anchorscope.report import render
-from anchorscope.report.charts.display import Display
+from anchorscope.report.panel_figure import ExperimentFigure
 
 
 @contextmanager
 def unprinted(*printed: str) -> Iterator[None]:
     """The figures of runs inside are drawn and not printed, but for those that are named."""
 
-    def draw(figures: Sequence[Display], out: Path, progress: Progress) -> None:
+    def draw(figures: Sequence[ExperimentFigure], out: Path, progress: Progress) -> None:
         for figure in figures:
             if figure.name in printed:
                 figure.save(out)

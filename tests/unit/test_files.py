@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, replacing, write_json
+from anchorscope.files import folder_beside, make_folder, replacing, write_json
 
 
 def below(path: Path) -> dict[str, bytes]:
@@ -51,30 +51,11 @@ def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_moved_files_take_the_place_of_their_namesakes_only(tmp_path: Path) -> None:
-    made, place = tmp_path / "made", tmp_path / "place"
-    for folder, content in ((made, "new"), (place, "old")):
-        (folder / "deep").mkdir(parents=True)
-        (folder / "deep" / "one").write_text(content)
-    (place / "deep" / "mine").write_text("mine")
-    (made / "two").write_text("new")
-    move_files(made, place, files_below(made))
-    assert below(place) == {"deep/one": b"new", "deep/mine": b"mine", "two": b"new"}
-    assert files_below(made) == []
-
-
 def test_json_has_no_nan_and_a_refused_record_leaves_the_old_one(tmp_path: Path) -> None:
     write_json(tmp_path / "one.json", {"é": 1})
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "one.json", {"é": float("nan")})
     assert below(tmp_path) == {"one.json": '{\n "é": 1\n}'.encode()}
-
-
-def test_the_hash_of_a_record_depends_on_its_content_alone() -> None:
-    record = {"a": [1, "x", None], "b": {"c": 1.5, "d": True}}
-    assert canonical_hash(record) == canonical_hash({"b": {"d": True, "c": 1.5}, "a": [1, "x", None]})
-    others = [{**record, "a": [1, "x"]}, {**record, "e": None}, {**record, "b": {"c": 1.25, "d": True}}, {"a": [1]}]
-    assert len({canonical_hash(one) for one in (record, *others)}) == 5
 
 
 @pytest.fixture

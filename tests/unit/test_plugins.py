@@ -10,7 +10,6 @@ import pytest
 
 from anchorscope import plugins
 from anchorscope.answers.grade import Grader
-from anchorscope.datasets.question import Unusable
 from anchorscope.errors import UserError
 from repo import SOURCES
 
@@ -126,14 +125,6 @@ def test_an_error_in_a_function_of_a_plugin_names_it_and_its_line(install: Insta
         UserError, match=r"'broken' of package things 1.0 .* failed: IndexError: .* \(some_things.py:9\)"
     ):
         grader.grade("Paris", ["Paris"], "Where?")
-
-
-def test_a_row_that_a_format_refuses_is_a_bad_row_as_ever(install: Install) -> None:
-    install("datasets", cards="CARDS")
-    (form,) = plugins.load_all("datasets")
-    assert form.recognises({"front": ""})
-    with pytest.raises(Unusable, match="no such row"):
-        form.translate({"front": ""})
 
 
 def test_a_run_with_a_broken_plugin_stops_at_once(install: Install, tmp_path: Path) -> None:

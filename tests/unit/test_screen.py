@@ -11,12 +11,7 @@ from anchorscope.cli.terminal import user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import PlannedStep
 from anchorscope.report.answer_card import AnswerCard, Bar, NextStep, Trust
-from anchorscope.screen import ScreenProgress, TimeLeft, card_text, duration
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.1, "1 s"), (25.4, "25 s"), (150, "2 min"), (7800, "2 h 10 min")])
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+from anchorscope.screen import ScreenProgress, TimeLeft, card_text
 
 
 @pytest.fixture
@@ -70,21 +65,6 @@ def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_m
     assert job.left() == "about 20 s left"  # never less than what the present part still takes
     job.done("report")
     assert (job.step(), job.left()) == ("", "")  # what comes after belongs to another job
-
-
-def test_what_is_there_already_is_not_counted_and_a_later_plan_goes_on_counting() -> None:
-    job = TimeLeft(lambda: 0.0)
-    clean, cut = PlannedStep("d/clean", "items", 2, seconds=30.0), PlannedStep("d/cut", "items", 6)
-    job.plan([clean, cut])
-    assert (job.step(), job.left()) == ("step 1 of 1", "about 90 s left")
-    job.plan([clean, cut, PlannedStep("d/new", "items", None)])
-    assert job.left() == "at least 90 s left"
-    job.begin("d/clean")  # it was damaged
-    assert job.step() == "step 1 of 3"
-    job.done("d/cut")  # it came along with another
-    assert job.step() == "step 2 of 3"
-    job.plan([clean, PlannedStep("d/new", "items", None)])
-    assert (job.step(), job.left()) == ("step 2 of 2", "")
 
 
 COMMAND = "anchorscope run runs/a-rather-long-name/recipe.toml --out runs/a-rather-long-name --random-cuts 20"

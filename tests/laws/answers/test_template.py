@@ -31,15 +31,6 @@ def prompts_of(lm: LanguageModel, *texts: str) -> list[Prompt]:
     return build_prompts(lm.tokenizer, [Question("d", text, text, ("x",)) for text in texts])
 
 
-def test_tokens_and_offsets_are_those_of_the_text(tiny_llama: LanguageModel) -> None:
-    (prompt,) = prompts_of(tiny_llama, "Who wrote Émma?")
-    assert tiny_llama.tokenizer.decode(list(prompt.ids)) == prompt.text
-    assert len(prompt.ids) == len(prompt.offsets)
-    for token, (start, end) in zip(prompt.ids, prompt.offsets, strict=True):
-        if prompt.text[start:end].isascii():
-            assert tiny_llama.tokenizer.decode([token]) == prompt.text[start:end]
-
-
 @given(texts=st.lists(TEXT, min_size=1, max_size=4))
 def test_the_shared_prefix_never_touches_a_question(tiny_llama: LanguageModel, texts: list[str]) -> None:
     prompts = prompts_of(tiny_llama, *texts)
@@ -48,29 +39,6 @@ def test_the_shared_prefix_never_touches_a_question(tiny_llama: LanguageModel, t
     for prompt in prompts:
         assert prompt.ids[:length] == prompts[0].ids[:length]
         assert all(end <= prompt.question_start for _, end in prompt.offsets[:length])
-
-
-WHOLE = """Question: What is the capital of Japan?
-Answer: Tokyo
-Question: Who wrote Romeo and Juliet?
-Answer: William Shakespeare
-Question: What is the chemical symbol of gold?
-Answer: Au
-Question: Who wrote Emma?
-Answer:"""
-
-
-@pytest.mark.embedded
-def test_the_embedded_model_sees_this_text_as_its_tokenizer_reads_it() -> None:
-    folder = needs.embedded_model()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    question = Question("d", "1", "Who wrote Emma?", ("x",))
-    (prompt,) = build_prompts(tokenizer, [question], make_template("few-shot", tokenizer))
-    assert prompt.text == WHOLE
-    assert prompt.ids == tuple(tokenizer(WHOLE)["input_ids"])
-    template = make_template("few-shot", tokenizer)
-    given_ids = template.answer_ids(tokenizer, [(prompt.text, prompt.ids)], ["Jane Austen"])[0]
-    assert given_ids == tuple(tokenizer(" Jane Austen")["input_ids"])
 
 
 def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageModel) -> None:

@@ -1,6 +1,5 @@
 """The run folder: the manifest comes last, only listed files are ever removed, and nobody else's files are touched."""
 
-import hashlib
 import json
 import os
 import signal
@@ -25,7 +24,6 @@ from noting import Notes
 from whole_runs import files_of
 
 NUMBERS = records(list[int])
-OURS = {"index.json", ".lock"}
 
 
 def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
@@ -65,30 +63,6 @@ def refused(path: Path, match: str) -> str:
 # The end.
 
 
-def test_the_manifest_holds_the_sha256_of_every_result_and_a_seal(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
-    found = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    files = files_of(tmp_path / "run")
-    results = {"recipe.toml", "curves.csv", "figures/delta_p.csv"}
-    assert {name for name in files if not name.startswith("work/")} == {*results, "manifest.json", "index.json"}
-    assert found["sha256"] == {name: hashlib.sha256(files[name]).hexdigest() for name in results}
-    seal = found.pop("seal")
-    assert seal == canonical_hash(found)
-    assert found["schema_version"] == 5
-
-
-def test_the_index_lists_every_file_that_the_run_wrote(tmp_path: Path) -> None:
-    finish(tmp_path / "run")
-    index = json.loads((tmp_path / "run" / "index.json").read_text())
-    files = files_of(tmp_path / "run")
-    listed = {**index["results"], **{k: v for one in index["steps"].values() for k, v in one["files"].items()}}
-    assert set(listed) == set(files) - OURS
-    for name, known in listed.items():
-        assert known == {"size": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
-    assert index["arriving"] == {}
-    assert index["leaving"] == []
-
-
 def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as folder:
         make(folder)
@@ -97,18 +71,6 @@ def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
         assert len(files_of(folder.work)) == 1
         assert folder.steps["facts/states"].dropped
         assert make(folder, "facts/states", (5,), large=True) == [5]  # where it is needed after all, it is made again
-
-
-def test_new_results_take_the_place_of_the_old_ones(tmp_path: Path) -> None:
-    finish(tmp_path / "run", {"curves.csv": "old", "figures/heads.csv": "old"})
-    told = finish(tmp_path / "run", {"curves.csv": "new", "figures/delta_p.csv": "new"}, "other")
-    files = files_of(tmp_path / "run")
-    assert {name: text for name, text in files.items() if "csv" in name} == {
-        "curves.csv": b"new",
-        "figures/delta_p.csv": b"new",
-    }
-    assert told == []
-    read_manifest(tmp_path / "run")
 
 
 @pytest.mark.parametrize("moment", ["sync_tree", "sync_folder", "move_files"])
@@ -156,23 +118,6 @@ def test_a_run_that_was_killed_after_its_manifest_is_finished(tmp_path: Path, mo
 
 
 # What is not the run's own.
-
-
-def test_a_result_that_the_user_changed_is_moved_aside_and_told(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    finish(path)
-    for number in (1, 2):
-        (path / "curves.csv").write_text(f"mine {number}")
-        with open_run(path, told := Notes()) as folder:
-            assert not folder.is_published("key")
-        assert told.lines == [
-            "the finished run was changed: curves.csv has 6 bytes instead of 8; its results are written again"
-        ]
-        assert finish(path) == [
-            f"curves.csv was not what the run had written; it was moved to curves.csv.changed-{number}"
-        ]
-        assert (path / f"curves.csv.changed-{number}").read_text() == f"mine {number}"
-        assert (path / "curves.csv").read_text() == "layer\n0\n"
 
 
 @pytest.mark.parametrize("name", ["curves.csv", "manifest.json", "recipe.toml", "figures", "figures/delta_p.csv"])
@@ -339,22 +284,6 @@ def test_a_folder_that_may_not_be_written_or_entered_is_told(unwritable: Path) -
 
 
 # Starting over.
-
-
-def test_starting_over_forgets_all_steps_and_keeps_the_results_until_new_ones_come(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    finish(path)
-    results = {name: content for name, content in files_of(path).items() if name != "index.json" and "work" not in name}
-    with open_run(path) as folder:
-        folder.remember("batch_tokens", 12)
-        folder.forget_steps()
-        assert not folder.is_published("key")
-        assert folder.remembered("batch_tokens") is None
-        assert make(folder, value=(7,)) == [7]
-    assert {name: files_of(path)[name] for name in results} == results
-    read_manifest(path)
-    finish(path, {"curves.csv": "new"}, "other")
-    assert files_of(path)["curves.csv"] == b"new"
 
 
 # Mistakes.

@@ -44,39 +44,6 @@ def a_step(
     return StepResult(folder, name, parents, MadeFrom(**made_from), form, work or Counted(), large)
 
 
-def test_a_step_is_made_once_and_read_afterwards(tmp_path: Path) -> None:
-    work = Counted()
-    for _ in range(2):
-        with open_run(tmp_path / "run") as folder:
-            assert a_step(folder, work=work).value == [1, 2]
-            assert a_step(folder, work=work).value == [1, 2]
-    assert work.times == 1
-
-
-def test_a_step_that_nobody_asks_for_is_neither_made_nor_read(tmp_path: Path) -> None:
-    def never(*_: Any) -> Any:
-        raise AssertionError
-
-    with open_run(tmp_path / "run") as folder:
-        step = a_step(folder, work=never)
-        assert not step.is_kept
-        a_step(folder).value  # noqa: B018 - it is made
-        assert step.is_kept
-        assert a_step(folder, form=Format(never, never)).is_kept
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
-def test_a_step_that_fails_leaves_no_file_and_no_record(tmp_path: Path, error: type[BaseException]) -> None:
-    def fail() -> list[int]:
-        raise error
-
-    with open_run(tmp_path / "run") as folder:
-        with pytest.raises(error):
-            a_step(folder, work=fail).value  # noqa: B018
-        assert folder.steps == {}
-        assert not folder.work.exists()
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_a_step_that_fails_while_it_is_written_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def write_half(value: Any, path: Path) -> None:
@@ -244,16 +211,3 @@ def test_a_damaged_step_is_made_again_and_told(tmp_path: Path, harm: Callable[[P
     with open_run(tmp_path / "run", notes) as folder:
         assert a_step(folder, work=Counted([2])).value == [1]
     assert len(notes.lines) == 1
-
-
-def test_a_users_file_in_a_steps_folder_stays(tmp_path: Path) -> None:
-    with open_run(tmp_path / "run") as folder:
-        a_step(folder).value  # noqa: B018
-        (name,) = folder.steps["facts/one"].files
-    mine = (tmp_path / "run" / name).with_name("mine.txt")
-    mine.write_text("mine")
-    (tmp_path / "run" / name).unlink()
-    for options in ({}, {"a": 1}):  # made again, then made anew elsewhere
-        with open_run(tmp_path / "run") as folder:
-            assert a_step(folder, options=options).value == [1, 2]
-    assert mine.read_text() == "mine"

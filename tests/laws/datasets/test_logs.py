@@ -66,22 +66,6 @@ def test_another_scorer_decides_where_columns_say_so(tmp_path: Path) -> None:
     assert "has no column 'score.f1'" in refusal(path, truthful="score.f1")
 
 
-METADATA: list[dict[str, Any]] = [
-    {"item_id": "x", "status": "empty"},
-    {"subj": "a", "prop": "b", "possible_answers": '["c"]'},
-    {"supporting_facts": "c"},
-]
-
-
-@pytest.mark.parametrize("noted", METADATA, ids=[next(iter(noted)) for noted in METADATA])
-def test_metadata_does_not_decide_what_a_log_is(tmp_path: Path, noted: dict[str, Any]) -> None:
-    whole = read(write(tmp_path, log([PERU | {"metadata": noted}])))
-    assert whole.reading.format == "own columns, inspect log"
-    (one,) = whole.questions
-    assert (one.item_id, one.model_answer, one.truthful, one.answers) == ("peru", "Lima", True, ("Lima",))
-    assert one.metadata.items() >= noted.items()
-
-
 def scored(*values: dict[str, Any]) -> list[dict[str, Any]]:
     """A sample for each, with these scores."""
     return [

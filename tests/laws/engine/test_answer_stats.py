@@ -13,7 +13,6 @@ from anchorscope.engine.capture import STATISTICS
 from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
-from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from engine_cases import SHARED, captured, make_cuts, make_items, shared_prefix
 from hf_reference import reference_logits, windows
@@ -118,13 +117,6 @@ def test_a_cut_run_alone_gives_what_it_gives_beside_others(
     assert np.abs(found[2, 4] - found[1, 4]).max() > 1e-3
 
 
-def test_only_the_variants_that_are_asked_for_are_scored(
-    tiny_llama: LanguageModel, answered: list[TokenSequence]
-) -> None:
-    variants = [CLEAN, Variant(dict(enumerate(make_cuts(answered))))]
-    assert {variant for variant, _ in stats(tiny_llama, answered, variants, NO_PREFIX, answers_of=[1])} == {1}
-
-
 def test_a_prefix_that_hides_what_predicts_the_answer_is_refused(tiny_llama: LanguageModel) -> None:
     item = TokenSequence((*SHARED, 40, 41), answer_start=len(SHARED), read_at=(7,))
     with pytest.raises(ValueError, match="is not run: the shared prefix has 6"):
@@ -132,10 +124,3 @@ def test_a_prefix_that_hides_what_predicts_the_answer_is_refused(tiny_llama: Lan
     assert stats(tiny_llama, [item], [CLEAN], compute_prefix(tiny_llama, SHARED[:5]))[0, 0].shape == (3, 2)
     with pytest.raises(ValueError, match="answers from 0"):
         stats(tiny_llama, [replace(item, answer_start=0)], [CLEAN], NO_PREFIX)
-
-
-def test_logits_that_are_no_numbers_are_refused(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    logits = LanguageModel.logits
-    monkeypatch.setattr(LanguageModel, "logits", lambda lm, part: logits(lm, part) * float("inf"))
-    with pytest.raises(UserError, match="contain NaN or infinity"):
-        stats(tiny_llama, make_items(), [CLEAN], NO_PREFIX)

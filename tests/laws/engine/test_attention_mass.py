@@ -8,7 +8,7 @@ from torch import Tensor
 
 from anchorscope.engine.capture import AttentionMass, AttentionSums
 from anchorscope.engine.forward import NO_PREFIX, Prefix
-from anchorscope.engine.sequences import Cut, TokenSequence
+from anchorscope.engine.sequences import TokenSequence
 from anchorscope.models.language_model import LanguageModel
 from engine_cases import SHARED, captured, shared_prefix
 from hf_reference import eager, watch, weighed
@@ -67,12 +67,3 @@ def test_neither_batches_nor_the_shared_prefix_change_the_mass(tiny: LanguageMod
         # Every query gives a weight of 1 in every layer and head; the last token's is all its own or earlier ones'.
         assert 0 < whole[index].of(range(len(items[index].ids))) < len(items[index].ids) * 4 * 4
         assert whole[index].received[-1] == 0
-
-
-def test_mass_of_tokens_that_are_not_known_is_refused() -> None:
-    mass = AttentionMass(5, (1.0, 2.0, 4.0))
-    assert mass.of(Cut((5, 7)).keys) == 5.0
-    assert mass.of(()) == 0
-    for key in (4, 8):
-        with pytest.raises(ValueError, match="attention is known from 5 on"):
-            mass.of((key,))

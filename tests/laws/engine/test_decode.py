@@ -11,13 +11,9 @@ from anchorscope.engine import decode as decode_module
 from anchorscope.engine.decode import Decoded, Growing, choice_log_probs, decode
 from anchorscope.engine.forward import NO_PREFIX
 from anchorscope.errors import UserError
-from anchorscope.execute.run_passes import run_choices
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import plan_choices
-from anchorscope.progress import Silent
-from engine_cases import SHARED, make_items, shared_prefix
-from many_workers import ManyWorkers
+from engine_cases import make_items, shared_prefix
 
 ENDS = frozenset(range(2, 256, 6))
 """Tokens that end an answer in most of these tests: so many that answers differ in length."""
@@ -82,24 +78,6 @@ def log_probs(lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]) 
     return every.gather(1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0]
 
 
-def test_an_answer_that_fills_its_room_and_then_ends_is_finished(
-    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
-) -> None:
-    free = answer(tiny_llama, prompts, end=lambda token, so_far: False, room=5)
-    last = {one.ids[4] for one in free if one.ids[4] not in one.ids[:4]}
-    assert last
-    exact = answer(tiny_llama, prompts, end=lambda token, so_far: token in last, room=4)
-    full = [one for one in exact if len(one.ids) == 4]
-    assert any(one.finished for one in full)
-    for one, whole in zip(exact, free, strict=True):
-        if one.finished and len(one.ids) == 4:
-            assert one.ids == whole.ids[:4]
-    short = answer(tiny_llama, prompts, end=lambda token, so_far: token in last, room=3)
-    for one, shorter in zip(exact, short, strict=True):
-        if len(one.ids) == 4:
-            assert not shorter.finished  # one token less room, and the same answer does not end
-
-
 def test_rows_that_leave_do_not_change_the_others(
     tiny: LanguageModel, prompts: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,14 +115,6 @@ def reference(lm: LanguageModel) -> np.ndarray:
 def test_log_probabilities_are_those_of_transformers(tiny: LanguageModel) -> None:
     found = choice_log_probs(tiny, PROMPTS, shared_prefix(tiny), [range(len(PROMPTS))], CHOICES)
     assert found.numpy() == pytest.approx(reference(tiny), abs=1e-4)
-
-
-def test_a_pass_in_shards_gives_every_prompt_its_own_numbers(tiny_llama: LanguageModel) -> None:
-    work, executor = plan_choices("some", PROMPTS, CHOICES, 30), ManyWorkers(tiny_llama)
-    assert work.prefix == SHARED
-    found = run_choices(executor, work, Silent())
-    assert len(executor.shards) == len(work.batches) > 2
-    assert found == pytest.approx(reference(tiny_llama), abs=1e-4)
 
 
 def test_a_model_that_gives_no_numbers_is_told(tiny_llama: LanguageModel) -> None:

@@ -43,14 +43,6 @@ def test_a_cut_removes_exactly_the_edges_of_the_definition(batch: tuple[list[Tok
                 assert bool(removed[row, query, key]) == loses(sequence, cut, query, key), (cut, query, key)
 
 
-@given(cut_batches())
-def test_the_first_query_of_a_cut_is_the_first_that_loses_an_edge(batch: tuple[list[TokenSequence], list[Cut]]) -> None:
-    for sequence, cut in zip(*batch, strict=True):
-        n = len(sequence.ids)
-        wanted = next((query for query in range(n) if any(loses(sequence, cut, query, key) for key in range(n))), n)
-        assert min(cut.first_query(sequence), n) == wanted
-
-
 @given(st.integers(1, 12), st.integers(0, 11), st.none() | st.integers(1, 14))
 def test_causal_masks_see_the_past_within_the_window_and_nothing_else(
     n_keys: int, n_before: int, window: int | None
@@ -69,13 +61,6 @@ def test_no_row_of_a_mask_is_ever_empty(batch: tuple[list[TokenSequence], list[C
     queries = torch.arange(n_keys).repeat(len(batch[0]), 1)
     allowed = visible(queries, n_keys, window) & ~lost_edges(*batch, n_keys)
     assert torch.isfinite(torch.softmax(additive(allowed, torch.float32), dim=-1)).all()
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_masks_are_zero_or_minus_infinity_in_the_models_precision(dtype: torch.dtype) -> None:
-    mask = additive(torch.tensor([[[True, False], [True, True]]]), dtype)
-    assert mask.dtype == dtype
-    assert mask.tolist() == [[[0.0, float("-inf")], [0.0, 0.0]]]
 
 
 @pytest.mark.parametrize("how", HOW)

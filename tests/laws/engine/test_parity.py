@@ -89,13 +89,6 @@ def test_layers_of_one_model_may_differ_in_their_window(
     check_every_kind(mixed_windows, items, make_cuts(items), prefix, seen, 400)
 
 
-def test_an_answers_own_tokens_may_be_strengthened(tiny: LanguageModel, items: list[TokenSequence]) -> None:
-    cuts = {at: Cut(tuple(range(item.answer_start, len(item.ids))), alpha=1.0) for at, item in enumerate(items)}
-    found = together(tiny, items, [Variant(cuts)], shared_prefix(tiny))
-    for item in (0, 2):
-        assert_same(found[0, item], reference(tiny.model, items[item], cuts[item], windows(tiny.model)))
-
-
 def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     # The knockout's meaning in one law: with every later edge cut, another token in its place changes nothing after it.
     item = items[2]

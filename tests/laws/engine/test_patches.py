@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import pytest
-import torch
 from torch import Tensor
 
-from anchorscope.engine.rows import tokens_of
-from anchorscope.engine.sequences import Cut, Patch, TokenSequence, Variant
+from anchorscope.engine.sequences import Patch, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.language_model import LanguageModel
 from engine_cases import assert_same, make_cuts, run, shared_prefix, together
@@ -80,13 +78,6 @@ def test_patches_and_cuts_run_together_whoever_else_is_in_the_batch(
             assert_same(found[index, item], states)
 
 
-def test_tokens_of_donors_are_counted_where_they_are_run(items: list[TokenSequence]) -> None:
-    own = len(items[0].ids) - PLACES[0]
-    assert tokens_of(items[0], 0, [patched(0, {0: 2})], 6, 4) == own + PLACES[0] - 6
-    assert tokens_of(items[0], 0, [patched(1, {0: 2})], 6, 4) == own + len(items[0].ids) - 6 + DONOR_PLACES[-1] + 1 - 6
-    assert tokens_of(items[1], 1, [patched(1, {0: 2})], 6, 4) == 0
-
-
 def test_what_cannot_be_patched_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     for places in ((5, 8, 9), (8, 9, 40)):
         one = Variant(layers=range(1, 2), patches={0: Patch(places, 2, DONOR_PLACES)})
@@ -95,15 +86,3 @@ def test_what_cannot_be_patched_is_refused(tiny_llama: LanguageModel, items: lis
     one = Variant(layers=range(1, 2), patches={0: Patch(PLACES, 2, (7, 8, 60))})
     with pytest.raises(InterventionNotApplied, match="position 60, which its donor lacks"):
         together(tiny_llama, items, [one], shared_prefix(tiny_llama))
-    with pytest.raises(ValueError, match="as many are wanted"):
-        Patch((1, 2), 0, (1,))
-    with pytest.raises(ValueError, match="each once, in order"):
-        Patch((2, 1), 0, (1, 2))
-    with pytest.raises(ValueError, match="cuts nothing"):
-        Variant({0: Cut((7,))}, range(1, 2), {0: Patch(PLACES, 2, DONOR_PLACES)})
-
-
-def test_a_patch_takes_part_in_no_count_of_lost_edges(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    found = together(tiny_llama, items, [patched(1, {0: 2}), Variant({1: Cut((8,))})], shared_prefix(tiny_llama))
-    assert sorted(found) == [(0, 0), (1, 1)]  # and nobody complained that the patched row lost no edge
-    assert torch.isfinite(found[0, 0]).all()

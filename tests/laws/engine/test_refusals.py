@@ -81,15 +81,6 @@ def test_a_layer_that_was_given_no_cut_is_named(
     run(tiny, items, prefix)  # a clean pass asks for nothing and is not refused
 
 
-def test_a_window_that_hides_the_cut_keys_is_refused(mixed_windows: LanguageModel) -> None:
-    # With every query too far away, the layers with a window lose nothing: their curve would be flat for no reason.
-    item = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
-    for how in ({}, {"how": "zero"}, {"alpha": 1.0}):
-        with pytest.raises(UserError, match=r"In layers \[2, 3\] the sliding window already hides the question"):
-            run(mixed_windows, [item], NO_PREFIX, [Cut((5,), "direct", **how)])
-    run(mixed_windows, [item], NO_PREFIX, [Cut(keys=(35,), edges="direct")])
-
-
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
 @pytest.mark.parametrize(("bad", "dtype"), [(float("nan"), torch.float32), (float("inf"), torch.bfloat16)])
 def test_states_that_are_no_numbers_are_refused_with_the_precision(

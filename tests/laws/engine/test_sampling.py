@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chisquare, kstest
+from scipy.stats import kstest
 from transformers import TemperatureLogitsWarper, TopPLogitsWarper
 
 from anchorscope.engine.decode import Decoded, Sampling, decode, distribution, draw_tokens, step_numbers
@@ -61,36 +61,6 @@ def test_a_token_is_drawn_where_the_cumulated_probabilities_pass_the_number(top_
     assert found.tolist() == [0, 0, 0, 2, 2, 3, 3, 3]  # never the second, which has no probability
 
 
-def test_first_tokens_are_distributed_as_transformers_has_them(
-    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]]
-) -> None:
-    n, temperature, top_p = 6000, 0.8, 0.9
-    with torch.no_grad():
-        logits = tiny_llama.model(torch.tensor([prompts[1]])).logits[0, -1:].float()
-    sampling = Sampling(unnamed(3, "test", n), temperature, top_p)
-    found = decode(
-        tiny_llama,
-        [prompts[1]] * n,
-        shared_prefix(tiny_llama),
-        [list(range(n))],
-        1,
-        lambda *_: False,
-        sampling=sampling,
-    )
-    counts = np.bincount([one.ids[0] for one in found], minlength=logits.shape[1])
-
-    def p_value(expected: np.ndarray) -> float:
-        large = expected * n >= 5
-        cells = [np.append(one[large], one[~large].sum()) for one in (counts, expected / expected.sum() * n)]
-        return float(chisquare(*(cell[cells[1] > 0] for cell in cells)).pvalue)
-
-    wanted = warped(logits, temperature, top_p)[0].double().numpy()
-    assert (counts > 0).sum() > 10
-    assert not counts[wanted == 0].any()
-    assert p_value(wanted) > 0.01
-    assert p_value(warped(logits, 1.0, top_p)[0].double().numpy()) < 1e-6  # another temperature would be noticed
-
-
 def test_numbers_are_uniform_and_neighbours_do_not_hang_together() -> None:
     n = 100_000  # so many that a bias of 1 % of a number's range is seen, at one false alarm in 10,000
     for seeds in (unnamed(0, "test", n), np.arange(n, dtype=np.uint64)):  # seeds that follow each other serve as well
@@ -126,30 +96,6 @@ def test_what_runs_beside_a_prompt_does_not_matter(tiny: LanguageModel, prompts:
     assert [one.ids for one in whole[:N]] != [one.ids for one in whole[N:]]  # another seed, another answer
     again = sample(tiny, prompts[::-1], sampling.take(range(N)[::-1]))
     assert [one.ids for one in again[::-1]] == [one.ids for one in whole[:N]]
-
-
-def test_a_prompt_that_is_sampled_many_times_is_read_once(
-    tiny_llama: LanguageModel, prompts: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-    embed, prefix = LanguageModel.embed, shared_prefix(tiny_llama)
-
-    def counted(self: LanguageModel, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        seen.append(ids.numel())
-        return embed(self, ids, positions)
-
-    monkeypatch.setattr(LanguageModel, "embed", counted)
-    many = [prompt for prompt in (prompts[1], prompts[3]) for _ in range(5)]
-    decode(tiny_llama, many, prefix, [list(range(10))], 4, lambda *_: False, sampling=Sampling(unnamed(0, "test", 10)))
-    assert seen == [17 + 9, 10, 10, 10, 10]
-
-
-@pytest.mark.parametrize(
-    ("temperature", "top_p"), [(0, 1), (-1, 1), (float("inf"), 1), (float("nan"), 1), (1, 0), (1, 1.1), (1, -0.5)]
-)
-def test_what_cannot_be_drawn_from_is_refused(temperature: float, top_p: float) -> None:
-    with pytest.raises(ValueError, match="a temperature above 0, top-p above 0 and up to 1"):
-        Sampling(unnamed(0, "test", 1), temperature, top_p)
 
 
 def test_log_probabilities_are_the_models_own_whatever_the_temperature(

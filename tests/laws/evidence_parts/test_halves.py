@@ -41,14 +41,6 @@ def test_strata_are_even_in_halves_and_folds():
                 assert counts.max() - counts.min() <= 2
 
 
-def test_a_probe_learns_from_its_own_half_only():
-    groups, strata, ids = items(200, 1)
-    found = make_halves(groups, strata, 5, ids, 2)
-    assert np.array_equal(found.inner[:, 0] >= 0, found.first)
-    assert np.array_equal(found.inner[:, 1] >= 0, ~found.first)
-    assert found.training.shape == (4, 200)
-
-
 def test_splits_differ_and_are_repeated_by_name():
     groups, strata, ids = items(200, 2)
     found = make_halves(groups, strata, 5, ids, 3)

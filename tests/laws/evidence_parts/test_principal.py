@@ -1,15 +1,9 @@
 """Principal directions, against NumPy's singular value decomposition."""
 
 import numpy as np
-import pytest
 import torch
 
-from anchorscope.evidence_parts.principal import (
-    ITEMS_PER_DIRECTION,
-    MOST_DIRECTIONS,
-    default_directions,
-    principal_states,
-)
+from anchorscope.evidence_parts.principal import principal_states
 
 
 def states_and_scores(n, width, seed=0):
@@ -37,11 +31,3 @@ def test_problems_do_not_mix():
     for place, states in enumerate((first, second)):
         alone = principal_states(torch.from_numpy(states)[None].float(), 4)[0]
         torch.testing.assert_close(both[place].abs(), alone.abs(), rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("n", "width", "wanted"), [(100, 1000, 25), (4000, 1000, MOST_DIRECTIONS), (4000, 64, 64), (2, 64, 1)]
-)
-def test_directions_are_few_where_items_are(n, width, wanted):
-    assert default_directions(n, width) == wanted
-    assert wanted <= max(1, n // ITEMS_PER_DIRECTION)

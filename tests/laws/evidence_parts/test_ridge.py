@@ -40,14 +40,6 @@ def test_a_prediction_is_blind_to_its_own_fold(make_case):
     assert (before - after)[0, 0, other].abs().min() > 1e-3
 
 
-def test_items_go_into_cells_and_back(make_case):
-    case = make_case(71, 5, 0.5, 0.5, splits=3)
-    cells = split_cells(case.halves, torch.device("cpu"))
-    values = torch.randn(2, 3, 71, dtype=torch.double, generator=torch.Generator().manual_seed(2))
-    assert torch.equal(cells.scatter(cells.gather(values), 71), values)
-    assert cells.real.sum() == 3 * 71
-
-
 def test_the_penalty_has_the_least_leave_one_out_error():
     rng = np.random.default_rng(0)
     states = rng.standard_normal((60, 8)) * (1 + np.arange(8)) ** -0.5

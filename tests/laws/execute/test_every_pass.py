@@ -1,17 +1,13 @@
 """Every kind of pass gives the same bits whole and in shards, whoever runs them and in whatever order; and not where
 its items are divided otherwise than in planned batches."""
 
-from dataclasses import replace
-
 import pytest
 
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.run_passes import run_states
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.plan.passes import StatesPass
 from anchorscope.progress import Silent
 from many_workers import ManyWorkers
-from pass_cases import CASES, FIRST, Case, N, bits, with_batches
+from pass_cases import CASES, Case, N, bits, with_batches
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
@@ -51,27 +47,3 @@ def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> 
 
     if not any(map(differs, CASES.values())):  # the first that does is enough
         pytest.skip("no pass depends on its batches on this processor: the equalities above show nothing here")
-
-
-def test_a_donor_of_another_batch_gives_its_states(sensitive: LanguageModel) -> None:
-    work = CASES["patches"].plan(sensitive, CASES["patches"].tokens)
-    assert isinstance(work, StatesPass)
-    for shard, batch in zip(work.shards(), work.batches, strict=True):
-        donors = {one.patches[item].donor for one in work.variants if one.patches for item in batch if one.runs(item)}
-        assert donors - set(batch)  # so there is one that does not run here
-        assert set(shard.items) == donors | set(batch)
-        assert len(shard.sequences) < N
-    giver, patches = 7, work.variants[1].patches
-    assert patches is not None
-    changed = list(work.sequences)
-    ids = list(changed[giver].ids)
-    ids[FIRST + 1] += 1  # one of the tokens whose states it gives
-    changed[giver] = replace(changed[giver], ids=tuple(ids))
-    before, after = (
-        run_states(ManyWorkers(sensitive), replace(work, sequences=tuple(some)), Silent()).variants[1]
-        for some in (work.sequences, changed)
-    )
-    assert before.states is not None
-    assert after.states is not None
-    moved = (before.states - after.states).abs().amax(dim=(0, 1, 3)) > 1e-2
-    assert before.items[moved.numpy()].tolist() == [item for item, patch in patches.items() if patch.donor == giver]

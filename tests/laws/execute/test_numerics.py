@@ -8,7 +8,7 @@ import torch
 
 from anchorscope.execute import numerics
 from anchorscope.execute.executor import describe
-from anchorscope.execute.numerics import WorkerFacts, canary, code_hash, numerics_of, reason_to_refuse
+from anchorscope.execute.numerics import WorkerFacts, canary, code_hash, reason_to_refuse
 from anchorscope.models.wrapping import wrap
 from small_shards import parts_here, small_shards
 from tiny_models import build_tiny, tiny_model
@@ -48,8 +48,8 @@ def other_class(facts: WorkerFacts, **changes: Any) -> WorkerFacts:
 
 
 def test_the_same_is_admitted(facts):
-    assert reason_to_refuse(facts, None, FILES, mixed=False) is None
-    assert reason_to_refuse(facts, facts, FILES, mixed=False) is None
+    assert reason_to_refuse(facts, None, FILES) is None
+    assert reason_to_refuse(facts, facts, FILES) is None
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,11 @@ def test_the_same_is_admitted(facts):
         ({"canary": "0"}, "the same small batch gives other bits"),
     ],
 )
-def test_another_class_is_refused_unless_mixed_ones_are_allowed(facts, changes, words):
-    other = other_class(facts, **changes)
-    assert words in reason_to_refuse(other, facts, FILES, mixed=False)
-    assert "--mixed" in reason_to_refuse(other, facts, FILES, mixed=False)
-    assert reason_to_refuse(other, facts, FILES, mixed=True) is None
+def test_another_class_is_refused(facts, changes, words):
+    assert words in reason_to_refuse(other_class(facts, **changes), facts, FILES)
 
 
-def test_other_code_and_other_weights_are_always_refused(facts):
+def test_other_code_and_other_weights_are_refused(facts):
     description = facts.description
     identity = replace(description.identity, fingerprint="0")
     others = [
@@ -81,18 +78,9 @@ def test_other_code_and_other_weights_are_always_refused(facts):
         other = replace(facts, description=replace(description, files=files))
         others.append((other, "model.safetensors differs"))
         # Those of the machine that asks count for the first worker.
-        assert "model.safetensors differs" in reason_to_refuse(other, None, FILES, mixed=True)
+        assert "model.safetensors differs" in reason_to_refuse(other, None, FILES)
     for other, words in others:
-        for mixed in (False, True):
-            assert words in reason_to_refuse(other, facts, FILES, mixed)
-
-
-def test_threads_are_not_told_of_a_gpu(tiny_llama, monkeypatch):
-    monkeypatch.setattr(type(tiny_llama), "layer_device", lambda self, layer: torch.device("cuda"))
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "A GPU")
-    monkeypatch.setattr(numerics, "canary", lambda lm: "")
-    found = numerics_of(tiny_llama)
-    assert (found.threads, found.device) == (0, "A GPU")
+        assert words in reason_to_refuse(other, facts, FILES)
 
 
 def test_a_model_that_accelerate_has_placed_in_parts_gives_the_same_bits(tiny_llama):

@@ -17,7 +17,7 @@ from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.interventions.intervention import Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from experiments_synthetic import N_UNUSED, make_inputs, only, planted, rows
+from experiments_synthetic import make_inputs, only, planted, rows
 from made_items import planner_of
 from tiny_models import speaker
 
@@ -92,35 +92,6 @@ def test_weights_undo_the_balance(inputs: ExperimentInputs, monkeypatch: pytest.
     row = only(found, "accuracy", group=Q_ANCHORED)
     assert row.estimate.value == pytest.approx(np.average(labels[members], weights=weights[members]))
     assert row.estimate.method.endswith("weighted by inverse sampling probability, groups of the sample")
-
-
-def test_coverage_tells_what_the_weights_cannot_bring_back(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = run_saying(inputs, np.zeros(N, bool), monkeypatch)
-    coverage = only(found, "coverage").estimate
-    assert coverage.value == pytest.approx(1), "weights of 1.25 stand for all"
-    light = with_items(inputs, lambda _, item: replace(item, label=replace(item.label, weight=1.0)))
-    found = run_saying(light, np.zeros(N, bool), monkeypatch)
-    coverage = only(found, "coverage").estimate
-    assert coverage.value == pytest.approx(N / (N + N_UNUSED))
-    assert np.isnan([coverage.ci_low, coverage.ci_high]).all()  # all questions were counted: there is no other sample
-    assert coverage.method == "exact share of the answered questions"
-    assert coverage.n == N + N_UNUSED
-    (told,) = [line for line in found.missing if "leave out" in line]
-    assert f"{N_UNUSED} of {N + N_UNUSED} answered questions" in told
-
-
-@pytest.mark.parametrize("always", [True, False])
-def test_a_model_that_always_or_never_refuses_has_a_rate_and_no_test(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch, always: bool
-) -> None:
-    found = run_saying(inputs, np.full(N, always), monkeypatch)
-    for row in rows(found, "dont_know_rate"):
-        assert row.estimate.value == pytest.approx(float(always))
-    difference = only(found, "dont_know_rate_difference")
-    assert difference.estimate.value == pytest.approx(0, abs=1e-12)
-    assert difference.p_value is None
 
 
 def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:

@@ -11,7 +11,7 @@ from anchorscope.evidence.delta_p import cell_sums, reference_samples, shifts
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.measured import GROUPS, true_label_probability
 from anchorscope.experiments.experiment import ExperimentInputs
-from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored, reference_statistics
+from anchorscope.experiments.partial_cuts import CutEffects, PartialCut, Scored
 from experiments_synthetic import make_inputs
 
 
@@ -64,13 +64,3 @@ def test_a_shift_of_all_items_alike_is_no_effect(inputs: ExperimentInputs) -> No
     effects = CutEffects(inputs, PartialCut("single", range(2, 3)), moved)
     assert all(float(effects.reference(group).abs().max()) < 1e-2 for group in GROUPS)
     assert np.abs(moved.at_reference(inputs)).max() > 10
-
-
-def test_statistics_have_a_row_per_group_and_cut_that_is_seen(inputs: ExperimentInputs) -> None:
-    rows, missing = reference_statistics([cut_from(inputs, first) for first in (0, 2, 5)])
-    assert not missing
-    assert {(row.group, row.layer) for row in rows} == {(group, first) for group in GROUPS for first in (0, 2)}
-    for row in rows:  # no probe that assigns can see layer 5
-        assert row.estimate.ci_low <= row.estimate.value <= row.estimate.ci_high
-        assert row.p_value is not None
-        assert row.p_value <= row.q_value <= 1

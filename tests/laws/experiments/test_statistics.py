@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from anchorscope.experiments.statistics import comparable, family_rows, p_value, pathway_aucs, q_values
-from experiments_synthetic import make_inputs
+from anchorscope.experiments.statistics import comparable, family_rows, p_value, q_values
 
 
 def test_a_p_value_is_that_of_the_standard_error() -> None:
@@ -37,13 +36,3 @@ def test_who_is_compared_has_somebody_of_the_other_pathway_beside_it(calls: list
     asks, strata = np.array([asked for asked, _ in calls], bool), np.array([place for _, place in calls], np.int64)
     wanted = [any(place == other and asked != call for call, other in calls) for asked, place in calls]
     assert comparable(asks, strata).tolist() == wanted
-
-
-def test_a_score_that_always_tells_has_an_area_and_no_test() -> None:
-    inputs = make_inputs(resamples=50)
-    rows, missing = pathway_aucs(inputs, "auc", "so", inputs.calls.flipped.astype(float))
-    assert [row.quantity for row in rows] == ["auc", "auc_within_truth"]
-    assert not missing
-    for row in rows:
-        assert (row.estimate.value, row.p_value) == (1, None)  # the same in every draw: no standard error to go by
-        assert row.estimate.method.endswith(", groups of the sample")

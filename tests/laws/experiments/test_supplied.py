@@ -56,19 +56,6 @@ def items(inputs: ExperimentInputs) -> list[Item]:
     return supplied_items(inputs.setting.writer(), QUESTIONS, spans, [0, 0, 1, 1, 2, 2])
 
 
-def test_tokens_are_those_of_prompt_and_answer(inputs: ExperimentInputs, items: list[Item]) -> None:
-    tokenizer = inputs.setting.writer().tokenizer
-    for item in items:
-        located = item.located
-        text = tokenizer.decode(located.input_ids)
-        assert text.endswith(f"Question: {item.question.question}\nAnswer: {item.question.model_answer}")
-        words = "".join(tokenizer.decode([located.input_ids[index]]) for index in located.question_tokens)
-        assert words == f"capital{item.question.subject}"
-        assert (item.label.truthful, item.is_used) == (item.question.truthful, True)
-    assert [item.label.group for item in items] == [0, 0, 1, 1, 2, 2]
-    assert len({item.located.prefix_length for item in items}) == 1
-
-
 def test_states_are_those_of_the_passes_of_a_run(inputs: ExperimentInputs, items: list[Item]) -> None:
     found = run_supplied(inputs, items, "test", (KNOCKOUT, RANDOM))
     setting = replace(inputs.setting, most_items=None, masses=dict)

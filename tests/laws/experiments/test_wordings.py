@@ -19,7 +19,3 @@ def test_the_sample_has_scipys_correlation_and_draws_that_of_repeated_items() ->
     for draw in (0, 17):
         repeated = np.repeat(np.arange(60), weights[draw].astype(int))
         assert found[1 + draw] == pytest.approx(pearsonr(rankdata(x)[repeated], rankdata(y)[repeated]).statistic)
-
-
-def test_what_does_not_vary_has_no_correlation() -> None:
-    assert rank_correlation(np.ones(5), np.arange(5.0), Draws.of(np.ones((1, 5)))).isnan().all()

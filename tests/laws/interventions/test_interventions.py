@@ -1,6 +1,5 @@
 """Laws of every registered intervention: which tokens it may cut, and that its cut does to a run what it says."""
 
-from collections.abc import Sequence
 from itertools import chain, combinations
 
 import numpy as np
@@ -9,23 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import made_items
-from anchorscope.catalogue import EVIDENCE
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import EDGES, Cut
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.interventions.cuts import (
-    EXACT,
-    INTERVENTIONS,
-    as_much_attention,
-    of_experiments,
-    random_candidates,
-    with_draws,
-)
+from anchorscope.interventions.cuts import EXACT, INTERVENTIONS, as_much_attention, random_candidates
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
-from anchorscope.plan.interventions import Missing, plan_experiment
 from anchorscope.spans.locate import QuestionParts
-from made_items import make_mass, make_setting
+from made_items import make_mass
 
 MASS = make_mass("item")
 """The attention that the tokens of any item here receive; only who is matched by it looks at it."""
@@ -95,15 +85,6 @@ def test_the_random_control_cuts_as_many_other_tokens_as_there_are(item: Item, s
     assert random_candidates(item) == others
 
 
-def test_the_random_control_draws_every_candidate_and_another_set_with_another_seed() -> None:
-    item = make_item(prefix=2, question=(4, 5), answer_start=12, length=14)
-    drawn = [INTERVENTIONS["random"].cut(item, "all", np.random.default_rng(seed)).keys for seed in range(200)]
-    counts = {key: sum(key in keys for keys in drawn) for key in random_candidates(item)}
-    assert set(counts) == {2, 3, 6, 7, 8, 9, 10, 11}
-    # Two of eight: a candidate is expected 50 times in 200 draws, with a standard deviation of 6.
-    assert all(25 <= count <= 75 for count in counts.values())
-
-
 @given(items())
 def test_every_choice_cuts_what_it_is_named_after(item: Item) -> None:
     assert INTERVENTIONS["knockout"].cut(item, "all", np.random.default_rng(0)).keys == item.located.question_tokens
@@ -112,37 +93,6 @@ def test_every_choice_cuts_what_it_is_named_after(item: Item) -> None:
         one = INTERVENTIONS[name]
         assert one.cut(item, "all", np.random.default_rng(0)).keys == getattr(item.located.parts, name)
         assert one.applies(item) == bool(getattr(item.located.parts, name))
-
-
-def test_only_the_random_control_is_drawn_several_times_and_every_draw_has_a_name_of_its_own() -> None:
-    drawn = with_draws(of_experiments(("knockout",)), 3)
-    names = ["knockout", "random", "random 2", "random 3", "none"]
-    assert [one.draw_name for one in drawn] == names
-    assert [one.name for one in drawn] == ["knockout", "random", "random", "random", "none"]
-    assert with_draws(of_experiments(EVIDENCE), 1) == list(INTERVENTIONS.values())
-
-
-def planned_names(
-    experiment: str, some: Sequence[Item], edges: str = "all", needed: int = 8
-) -> tuple[list[str], list[Missing]]:
-    setting = make_setting(("final",), edges=edges)
-    planned, missing = plan_experiment(of_experiments((experiment,)), some, setting, [None] * 4, needed)
-    return [one.intervention.name for one in planned], missing
-
-
-def test_what_would_only_repeat_the_knockout_is_left_out() -> None:
-    some = [make_item(3, (4, 5), 8, 9)] * 10
-    assert planned_names("edges", some, "all") == (["direct"], [])
-    names, (missing,) = planned_names("edges", some, "direct")
-    assert names == []
-    assert missing == Missing("edges", "the knockout itself cuts direct edges only; run with --edges all for both")
-
-
-def test_without_a_shared_prefix_there_is_no_template_to_cut() -> None:
-    names, (missing,) = planned_names("template", [make_item(1, (4, 5), 8, 9)] * 10)
-    assert names == []
-    assert missing.experiment == "template"
-    assert "0 of 10 questions have template tokens" in missing.reason
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=4, max_size=9), st.integers(1, 3), st.integers(0, 99))

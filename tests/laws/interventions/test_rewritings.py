@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from anchorscope.answers.label import Label
 from anchorscope.answers.template import make_template
@@ -23,11 +22,11 @@ from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_rewrite
 from anchorscope.plan.passes import plan_answers
-from anchorscope.probes.crossfit import ProbeSet, score_states
+from anchorscope.probes.crossfit import score_states
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate_all
-from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
-from made_items import make_setting, planner_of
+from anchorscope.spans.question_spans import locate_question_words
+from made_items import make_setting, planner_of, random_probes
 
 REWRITINGS = {name: one for name, one in INTERVENTIONS.items() if one.rewrite is not None}
 every_rewriting = pytest.mark.parametrize("rewriting", REWRITINGS.values(), ids=REWRITINGS.keys())
@@ -72,7 +71,7 @@ class World:
             Item(question, answer, label, located)
             for question, answer, located in zip(questions, answers, tokens, strict=True)
         ]
-        self.prompts, self.prefix = work.prompts, work.prefix
+        self.prompts = work.prompts
         self.setting = make_setting(POSITIONS, writer=lambda: Writer(lm.tokenizer, template))
 
     def runs(self, rewriting: Intervention, seed: int = 0, items: list[Item] | None = None) -> list[ItemRun]:
@@ -149,30 +148,6 @@ def test_parts_change_places_with_parts(world: World) -> None:
     assert exchanged(capital, capital) == capital.question.question
 
 
-def with_words(item: Item, words: QuestionSpans) -> Item:
-    return replace(item, tokens=replace(item.located, words=words))
-
-
-def respoken(world: World, text: str, **words: str) -> Item:
-    """A question of one's own; subject and property words as given."""
-    question = replace(
-        world.items[0].question,
-        question=text,
-        subject=words.get("subject"),
-        relation=None,
-        property_words=tuple(filter(None, [words.get("asked")])),
-    )
-    return with_words(replace(world.items[0], question=question), locate_question_words(question))
-
-
-def test_a_name_said_twice_is_replaced_twice_and_what_the_donor_lacks_stays(world: World) -> None:
-    twice = respoken(world, "Is Arbel the Arbel whose capital is old?", subject="Arbel", asked="capital")
-    donor = named(world.items, "capital-3")
-    assert exchanged(twice, donor) == "Is New Gorhul the New Gorhul whose capital is old?"
-    silent = with_words(donor, replace(donor.words, property_spans=()))
-    assert exchanged(named(world.items, "anthem-1"), silent) == "Which anthem does New Gorhul sing in winter?"
-
-
 def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
     items = [
         replace(
@@ -194,13 +169,6 @@ def test_a_self_patch_that_changes_the_text_is_refused(world: World) -> None:
         world.runs(REWRITINGS["patch-self"], items=broken)
 
 
-def random_probes(lm: LanguageModel, seed: int) -> ProbeSet:
-    generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(3, 2, lm.n_layers, lm.d_model, generator=generator)
-    bias, ones = torch.randn(3, 2, lm.n_layers, generator=generator), np.ones((3, 2, lm.n_layers))
-    return ProbeSet(weight, bias, ones, ones, ())
-
-
 @every_rewriting
 def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewriting: Intervention) -> None:
     lm = world.lm
@@ -208,7 +176,8 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
     scoring = Scoring(sets, np.arange(len(world.items)) % 2)
     planned = plan_rewrite(rewriting, world.items, world.setting)
     (work,) = passes_of([planned], world.items, world.setting, world.planner)
-    assert work.work.prefix == world.prefix[: len(work.work.prefix)]
+    shared = work.work.prefix
+    assert all(run.sequence.ids[: len(shared)] == shared for run in planned.runs)
     ((effect,), states) = measure(world.executor, [work], scoring, world.setting, lambda one: [(0, 0)], Silent())
     assert not states
     runs = planned.runs

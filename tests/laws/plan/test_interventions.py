@@ -4,20 +4,16 @@ import pickle
 from dataclasses import replace
 from itertools import combinations
 
-import numpy as np
 import pytest
 
-from anchorscope.engine.sequences import CLEAN
-from anchorscope.errors import InterventionNotApplied
 from anchorscope.interventions.cuts import INTERVENTIONS, of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention
 from anchorscope.items import Item
-from anchorscope.plan.interventions import passes_of, plan_cut, plan_experiment, some_items
+from anchorscope.plan.interventions import passes_of, plan_cut, plan_experiment
 from anchorscope.plan.passes import Planner
-from anchorscope.spans.locate import QuestionParts
-from made_items import make_item, make_setting
+from made_items import make_setting, random_items
 
-N, N_PREFIX = 30, 5
+N = 30
 CUTS = {name: one for name, one in INTERVENTIONS.items() if one.keys is not None}
 every_cut = pytest.mark.parametrize("intervention", CUTS.values(), ids=CUTS.keys())
 SETTING = make_setting(("final", "answer_end"))  # whose writer refuses to be asked
@@ -26,14 +22,7 @@ PLANNER = Planner(n_layers=4, n_heads=4, windows=(None,) * 4, batch_tokens=100)
 
 @pytest.fixture(scope="module")
 def items() -> list[Item]:
-    rng = np.random.default_rng(0)
-    found = []
-    for index in range(N):
-        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(12, 20))).tolist())
-        question = (6, 7, 8 + index % 3)
-        parts = QuestionParts(question[:1], question[1:] if index % 2 else (), question)
-        found.append(make_item(ids, len(ids) - 3, question, N_PREFIX, parts, name=f"item-{index}"))
-    return found
+    return random_items(N)
 
 
 def passes(items: list[Item], *names: str) -> list[tuple[list[str], tuple[int, ...]]]:
@@ -59,25 +48,6 @@ def test_cuts_run_together_unless_the_prefix_or_the_softmax_or_the_neighbours_di
         (["direct"], prefix),
         (["none"], prefix),
     ]
-
-
-@every_cut
-def test_a_pass_has_a_variant_for_each_intervention_with_the_cut_of_every_item(
-    items: list[Item], intervention: Intervention
-) -> None:
-    planned = plan_cut(intervention, items, SETTING)
-    (together,) = passes_of([planned], items, SETTING, PLANNER)
-    (variant,) = together.work.variants
-    assert together.planned == (planned,)
-    assert variant != CLEAN
-    assert variant.cuts == {run.item: run.cut for run in planned.runs}
-    assert sorted(item for batch in together.work.batches for item in batch) == [run.item for run in planned.runs]
-    assert together.work.sequences == tuple(item.sequence(SETTING.positions) for item in items)
-    for run in planned.runs:
-        assert intervention.applies(items[run.item])
-        assert run.n_changed == run.cut.n_cut
-        assert run.cut.how == intervention.how
-    assert len(planned.runs) == sum(intervention.applies(item) for item in items)
 
 
 @every_cut
@@ -121,41 +91,3 @@ def test_the_no_op_control_runs_in_another_order_and_nobody_else_does(items: lis
     assert orders["none"] is not None
     assert sorted(orders["none"]) == list(range(N))
     assert orders["none"] != tuple(range(N))
-
-
-def test_few_items_run_where_few_are_enough_or_where_many_passes_are_taken(items: list[Item]) -> None:
-    few = plan_cut(replace(CUTS["none"], max_items=7), items, SETTING)
-    assert len(few.runs) == 7
-    setting = replace(SETTING, most_items=11)
-    drawn = some_items(items, setting).tolist()
-    assert len(set(drawn)) == 11
-    assert drawn == sorted(drawn)
-    assert [run.item for run in plan_cut(CUTS["template"], items, setting).runs] == drawn
-    assert len(plan_cut(CUTS["knockout"], items, setting).runs) == N
-    assert some_items(items, SETTING).tolist() == list(range(N))
-
-
-def test_an_experiment_is_planned_without_a_model_or_a_tokenizer(items: list[Item]) -> None:
-    planned, missing = plan_experiment(of_experiments(("exact-tokens",)), items, SETTING, PLANNER.windows, needed=16)
-    assert [one.intervention.name for one in planned] == ["subject", "content"]
-    assert "property (property cut): 15 of 30 questions say such words, 16 needed" in missing[0].reason
-
-
-@pytest.mark.parametrize("window", [4, None])
-def test_direct_edges_that_some_layers_window_hides_are_not_planned(items: list[Item], window: int | None) -> None:
-    planned, missing = plan_experiment(of_experiments(("edges",)), items, SETTING, [None, window], needed=5)
-    assert [one.intervention.name for one in planned] == ([] if window else ["direct"])
-    assert ["sliding window" in one.reason for one in missing] == ([True] if window else [])
-
-
-def test_a_rewriting_that_must_change_nothing_and_does_is_refused(items: list[Item]) -> None:
-    def longer(some: list[Item], chosen: list[int], *_: object) -> list[object]:
-        return [
-            replace(run, cut=run.cut, sequence=replace(run.sequence, ids=(*run.sequence.ids, 1)))
-            for run in plan_cut(CUTS["none"], some, SETTING).runs
-            if run.item in chosen
-        ]
-
-    broken = replace(INTERVENTIONS["patch-self"], rewrite=longer)
-    with pytest.raises(InterventionNotApplied, match="patch-self: 30 texts are not what they were"):
-        plan_experiment([broken], items, SETTING, PLANNER.windows, needed=5)

@@ -1,10 +1,7 @@
 """Sizes from the plan: neither threads nor free memory change what is solved together, and running out of memory does
 no more than make the chunks that are left smaller."""
 
-import threading
-import time
 from collections.abc import Iterator
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +10,7 @@ import torch
 
 from anchorscope.errors import UserError
 from anchorscope.probes import chunks
-from anchorscope.probes.chunks import ChunkPlan, halved, in_chunks, plan_chunks
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.crossfit import ProbeSet, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.streams import unnamed
@@ -47,17 +44,6 @@ def pretend_gpu(monkeypatch: pytest.MonkeyPatch, total: int, free: int) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_: (free, total))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda *_: 0)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda *_: total - free)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_cpus_plan_does_not_depend_on_its_threads(
-    shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plans = set()
-    for count in (1, 2, 7, 64):
-        monkeypatch.setattr(torch, "get_num_threads", lambda count=count: count)
-        plans.add(plan_chunks(shape, N_COLUMNS, CPU))
-    assert len(plans) == 1
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -97,31 +83,6 @@ def test_the_probes_bits_do_not_depend_on_the_number_of_threads() -> None:
         assert (one.inner_auc == other.inner_auc).all()
 
 
-@pytest.mark.usefixtures("threads")
-@pytest.mark.parametrize(("memory", "most"), [(10**9, 3), (1, 1)])
-def test_memory_limits_how_many_chunks_are_solved_at_the_same_time(
-    memory: int, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chunks, "_CPU_BYTES", memory)
-    torch.set_num_threads(3)
-    lock, under_way, seen = threading.Lock(), 0, []
-
-    def work(chunk: torch.Tensor, _: ChunkPlan) -> float:
-        nonlocal under_way
-        with lock:
-            under_way += 1
-            seen.append(under_way)
-        time.sleep(0.05)
-        with lock:
-            under_way -= 1
-        return float(chunk[0, 0, 0])
-
-    states = torch.arange(6.0)[:, None, None].expand(6, 3, 2)
-    assert list(in_chunks(states, ChunkPlan(1, 1, None), CPU, work)) == [0, 1, 2, 3, 4, 5]
-    assert max(seen) <= most
-    assert (max(seen) > 1) == (most > 1)
-
-
 def test_where_memory_runs_out_the_chunks_left_are_halved_and_nothing_is_lost(freed: list[str]) -> None:
     tried = []
 
@@ -142,6 +103,15 @@ def test_where_memory_runs_out_the_chunks_left_are_halved_and_nothing_is_lost(fr
 
 
 @pytest.mark.usefixtures("freed")
+def test_where_nothing_can_be_smaller_the_user_is_told() -> None:
+    def work(chunk: torch.Tensor, plan: ChunkPlan) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    with pytest.raises(UserError, match=r"mps does not suffice for a single probe on 30 items of width 20"):
+        list(in_chunks(torch.zeros(3, 30, 20), ChunkPlan(3, 8, None), OTHER, work))
+
+
+@pytest.mark.usefixtures("freed")
 def test_a_chunk_that_cannot_even_be_copied_is_halved_too(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetched(chunk: torch.Tensor, device: torch.device) -> torch.Tensor:
         if len(chunk) > 2:
@@ -154,26 +124,3 @@ def test_a_chunk_that_cannot_even_be_copied_is_halved_too(monkeypatch: pytest.Mo
     found = list(in_chunks(states, ChunkPlan(4, 4, None), OTHER, lambda chunk, _: len(chunk), notes))
     assert found == [2, 2, 1]
     assert len(notes) == 1
-
-
-@pytest.mark.usefixtures("freed")
-def test_where_nothing_can_be_smaller_the_user_is_told() -> None:
-    def work(chunk: torch.Tensor, plan: ChunkPlan) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory.")
-
-    with pytest.raises(UserError, match=r"mps does not suffice for a single probe on 30 items of width 20"):
-        list(in_chunks(torch.zeros(3, 30, 20), ChunkPlan(3, 8, None), OTHER, work))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_halving_takes_less_every_time_and_ends_with_a_single_streamed_item(shape: tuple[int, int, int]) -> None:
-    plan = plan_chunks(shape, N_COLUMNS, OTHER)
-    seen = [plan]
-    while (smaller := halved(seen[-1], *shape[1:], OTHER)) is not None:
-        seen.append(smaller)
-        assert len(seen) < 100
-    sizes = [one.bytes(*shape[1:]) for one in seen]
-    assert all(later < before for before, later in pairwise(sizes))
-    assert seen[-1] == ChunkPlan(1, 1, 1)
-    held = [one for one in seen if one.items is None]
-    assert all(later.problems >= before.problems / 2 - 1 for before, later in pairwise(held))

@@ -12,13 +12,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes import chunks, grid_search, logistic
-from anchorscope.probes.chunks import ChunkPlan
 from anchorscope.probes.crossfit import PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS
-from anchorscope.probes.logistic import TrainingSets, solve
-from anchorscope.probes.standardise import Standardised
 from anchorscope.stats.streams import unnamed
 
 N_FOLDS, N_LAYERS = 4, 3
@@ -182,53 +178,3 @@ def test_choices_and_probes_are_those_of_scikit_learn(example: Example, fitted: 
         found = x @ fitted.weight[probe, fold, layer].double().numpy() + float(fitted.bias[probe, fold, layer])
         assert np.abs(found - wanted.decision_function(scaled)).max() < 0.02
     assert len(chosen) > 1  # or a constant choice would pass
-
-
-def test_the_reference_layer_is_where_the_inner_auc_is_best(fitted: ProbeSet) -> None:
-    assert fitted.reference.shape == (len(PROBES), N_FOLDS)
-    for probe in range(len(PROBES)):
-        for fold in range(N_FOLDS):
-            aucs = list(fitted.inner_auc[probe, fold])
-            assert fitted.reference[probe, fold] == aucs.index(max(aucs))
-    assert (fitted.reference[0] == np.argmax(SIGNAL)).all()
-
-
-def test_the_name_of_an_unconverged_probe_points_at_the_right_one(
-    example: Example, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Only probe b of fold 2 at one place and layer is made hard: its column alone is told to have failed.
-    hard = torch.tensor(example.splits.training[PROBES.index("b"), 2])
-    one_by_one = iter(range(2 * N_LAYERS))
-
-    def one_fails(data: Standardised, sets: TrainingSets, columns_at_once: int) -> logistic.Solution:
-        found = solve(data, sets, columns_at_once)
-        if len(sets.members) > len(sets.scaled_on):
-            return replace(found, converged=torch.ones_like(found.converged))
-        here = next(one_by_one) == N_LAYERS + 1  # the second place's second layer
-        return replace(found, converged=(sets.members != hard).any(1)[None] | torch.tensor(not here))
-
-    monkeypatch.setattr(grid_search, "solve", one_fails)
-    monkeypatch.setattr(chunks, "plan_chunks", lambda *_, **__: ChunkPlan(1, 1000, None))
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)  # so that the chunks come in order
-    both = fit_probes(torch.stack([example.states, example.states]), example.splits, ["mlp/final", "residual/final"])
-    assert [one.unconverged for one in both] == [(), ("residual/final layer 1 probe b fold 2",)]
-
-
-def test_places_come_back_in_their_order_whatever_the_chunks(
-    example: Example, fitted: ProbeSet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    states = torch.stack([example.states, example.states.flip(0)]).to(torch.float64)  # any precision
-    splits = example.splits
-    only = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
-    whole = fit_probes(states, only, ["mlp/final", "residual/final"])
-    # So little memory that layers come one by one, columns in parts, and the items of a layer are streamed.
-    for memory in (400_000, 60_000):
-        monkeypatch.setattr(chunks, "_chunk_bytes", lambda device, memory=memory: memory)
-        small = fit_probes(states, only, ["mlp/final", "residual/final"])
-        for one, other in zip(whole, small, strict=True):
-            assert (one.strength == other.strength).all()
-            torch.testing.assert_close(one.weight, other.weight, rtol=1e-3, atol=1e-5)
-            torch.testing.assert_close(one.bias, other.bias, rtol=1e-3, atol=1e-5)
-            assert one.inner_auc == pytest.approx(other.inner_auc, abs=1e-6)
-    torch.testing.assert_close(whole[0].weight, fitted.weight[:1], rtol=1e-3, atol=1e-3)
-    torch.testing.assert_close(whole[1].weight, fitted.weight[:1].flip(2), rtol=1e-3, atol=1e-3)

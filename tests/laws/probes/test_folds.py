@@ -98,17 +98,6 @@ def test_rare_relations_make_no_fold_uneven(items: list[tuple[int, bool]], n_fol
     assert max(spread(folds[strata == cell], n_folds) for cell in strata) <= 3
 
 
-@pytest.mark.parametrize("n_relations", [1, 12])
-def test_mixed_groups_spread_evenly_too(n_relations: int) -> None:
-    rng = np.random.default_rng(4)
-    groups = rng.integers(0, 150, size=600)
-    labels = rng.random(600) < 0.3
-    folds = dealt(groups, 2 * rng.integers(0, n_relations, size=600) + labels, 5)
-    for label in (True, False):
-        # Far better than chance, whose spread would be about 20.
-        assert spread(folds[labels == label], 5) <= np.bincount(groups).max() // 2
-
-
 def test_a_relation_does_not_predict_the_opposite_of_the_truth() -> None:
     """As many true as false answers of every relation: whoever knows the relation knows nothing, not less."""
     rng = np.random.default_rng(1)

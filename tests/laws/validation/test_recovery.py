@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.validation.recovery import Items, Score, confusion_table, recovery_table, sentences
+from anchorscope.validation.recovery import Items, Score, recovery_table, sentences
 
 N = 240
 
@@ -77,20 +77,3 @@ def test_items_that_were_not_run_or_called_wrong_do_not_count() -> None:
     assert value(table, "balanced_accuracy") == 1
     n = int((made.correct & (made.pathway != "both") & (np.arange(N) >= 40)).sum())
     assert table.filter((pl.col("quantity") == "auc") & (pl.col("truth") == "all"))["n"].to_list() == [n]
-
-
-def test_the_confusion_table_counts_every_item_that_was_run_once() -> None:
-    made = items(correct=0.9)
-    called = np.where(made.correct, (made.pathway == "question").astype(float), np.nan)
-    table = confusion_table(made, [Score("rules", "mine", called, called)])
-    assert table["n"].sum() == N
-    misclassified = table.filter(pl.col("called") == "misclassified")["n"].sum()
-    assert misclassified == int((~made.correct).sum())
-    both = table.filter((pl.col("planted") == "both") & (pl.col("called") == "A-Anchored"))["n"].sum()
-    assert both == int((made.correct & (made.pathway == "both")).sum())
-
-
-def test_a_score_without_a_line_has_an_area_and_no_recall() -> None:
-    made = items()
-    table = recovery_table(made, [Score("saliency", "share", np.arange(N, dtype=float))], 100, 0)
-    assert set(table["quantity"]) == {"auc"}

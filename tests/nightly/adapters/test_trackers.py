@@ -1,4 +1,4 @@
-"""A run in MLflow, W&B and Trackio themselves, read back; run by tools/test_adapters.sh where they are installed."""
+"""A run in MLflow and W&B themselves, read back; run by tools/test_adapters.sh where they are installed."""
 
 import json
 import struct
@@ -96,22 +96,3 @@ def _wandb_blocks(content: bytes) -> Iterator[bytes]:
 
 def _values(items: Any) -> dict[str, Any]:
     return {"/".join(one.nested_key) or one.key: json.loads(one.value_json) for one in items}
-
-
-def test_trackio(folder: Path, records: RunRecords, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    trackio = pytest.importorskip("trackio")
-    mine = trackio.init(project="other", name="open", embed=False, auto_log_gpu=False, auto_log_cpu=False)
-    name = anchorscope.log_run(folder, to="trackio", project="mine")
-    assert trackio.context_vars.current_run.get() is mine
-    trackio.log({"still": 1})
-    trackio.finish()
-    run = next(one for one in trackio.Api().runs("mine") if one.name == name)
-    from trackio.sqlite_storage import SQLiteStorage
-
-    assert [row["still"] for row in SQLiteStorage.get_logs("other", "open")] == [1]
-    rows = {row["step"]: row for row in SQLiteStorage.get_logs("mine", name)}
-    for layer, found in records.curves.items():
-        assert {key: rows[layer][key] for key in found} == pytest.approx(found)
-    assert {key: rows[min(rows)][key] for key in records.metrics} == pytest.approx(records.metrics)
-    assert run.config.items() >= (records.parameters | records.tags).items()

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from anchorscope.answers import template as template_file
-from anchorscope.answers.template import make_template, render_chat
+from anchorscope.answers.template import make_template
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 
-TURNS = [{"role": "user", "content": 'Who wrote "Emma" & why?'}, {"role": "assistant", "content": "Jane Austen"}]
 SPIN = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"  # some seconds
 FORBIDDEN = {
     "class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
@@ -53,7 +52,3 @@ def test_a_template_that_does_what_it_must_not(tiny_llama: LanguageModel, name: 
 def test_a_template_that_does_not_end(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template_file, "SECONDS", 0.5)
     assert "cannot be used (it takes more than 0.5 seconds)" in refusal_of(tiny_llama, SPIN)
-
-
-def test_the_clock_stands_still() -> None:
-    assert render_chat("{{ strftime_now('%Y') }}", TURNS, {}) == "26 Jul 2024"

@@ -1,19 +1,11 @@
 """Datasets from the hub: through the real library, on folders and on a small hub of this machine; never the network."""
 
-import hashlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import polars
 import pytest
 
-import anchorscope
 from anchorscope.datasets.catalog import SOURCES, by_hand, hub_rows, open_dataset, parse_spec
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
@@ -138,107 +130,3 @@ def test_a_damaged_cache_is_told_and_not_thrown(local: Path) -> None:
         file.write_bytes(file.read_bytes()[:50])
     with pytest.raises(UserError, match="'nq' could not be loaded from the hub"):
         list(hub_rows(parse_spec("nq")))
-
-
-class SmallHub(BaseHTTPRequestHandler):
-    """As much of the hub as the library asks for: files, a repository's state, folder listings."""
-
-    root: Path
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        self.asked.append(f"{self.command} {self.path}")
-        parts = self.path.split("?")[0].strip("/").split("/")
-        if parts[0] == "datasets" and parts[3] == "resolve":
-            return self._file(self.root.joinpath(*parts[1:3], *parts[5:]))
-        folder = self.root.joinpath(*parts[2:4])
-        if parts[:2] == ["api", "datasets"] and parts[4:5] in ([], ["revision"]):
-            return self._answer(json.dumps({"id": "/".join(parts[2:4]), "sha": "a" * 40, "siblings": []}).encode())
-        if parts[:2] == ["api", "datasets"] and parts[4:5] == ["tree"]:
-            listed = folder.joinpath(*parts[6:])
-            if not listed.is_dir():
-                return self._answer(b"{}", 404, {"x-error-code": "EntryNotFound"})
-            listing = [
-                {
-                    "type": "directory" if entry.is_dir() else "file",
-                    "oid": "b" * 40,
-                    "size": entry.stat().st_size,
-                    "path": entry.relative_to(folder).as_posix(),
-                }
-                for entry in sorted(listed.iterdir())
-            ]
-            return self._answer(json.dumps(listing).encode())
-        self._answer(b"{}", 404)
-
-    do_HEAD = do_GET
-
-    def _file(self, path: Path) -> None:
-        if not path.is_file():
-            return self._answer(b"", 404, {"x-error-code": "EntryNotFound"})
-        content = path.read_bytes()
-        self._answer(content, 200, {"etag": f'"{hashlib.sha1(content).hexdigest()}"', "x-repo-commit": "a" * 40})
-
-    def _answer(self, content: bytes, code: int = 200, headers: dict[str, str] | None = None) -> None:
-        self.send_response(code)
-        for name, value in {"content-length": str(len(content)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def small_hub(tmp_path: Path) -> Iterator[ThreadingHTTPServer]:
-    """A hub that holds NQ and a dataset with columns of its own."""
-    publish(tmp_path / "published", "nq")
-    publish_own(tmp_path / "published", "train", "test")
-    handler = type("Handler", (SmallHub,), {"root": tmp_path / "published", "asked": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "question", "file"),
-    [
-        (["nq"], "who sang it first", "validation-00000-of-00001.parquet"),
-        (
-            ["hub:someone/my-questions:test", "--columns", "question=prompt,answers=gold"],
-            "Where is Oslo? test",
-            "test.jsonl",
-        ),
-    ],
-    ids=["known", "by its id"],
-)
-def test_a_hub_is_asked_once_and_then_the_cache(
-    small_hub: ThreadingHTTPServer, tmp_path: Path, arguments: list[str], question: str, file: str
-) -> None:
-    environment = os.environ | {
-        "HF_ENDPOINT": f"http://127.0.0.1:{small_hub.server_port}",
-        "HF_HOME": str(tmp_path / "home"),
-        "PYTHONPATH": str(Path(anchorscope.__file__).parents[1]),
-        "NO_PROXY": "127.0.0.1",
-        "HF_HUB_DISABLE_XET": "1",
-    }
-    for offline in ("0", "1"):
-        done = subprocess.run(
-            [sys.executable, "-m", "anchorscope", "data", *arguments, "--json", "--quiet"],
-            env=environment | {"HF_HUB_OFFLINE": offline},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        assert [example["question"] for example in json.loads(done.stdout)["examples"]] == [question]
-        asked = small_hub.RequestHandlerClass.asked  # type: ignore[attr-defined]
-        assert any(file in address for address in asked) == (offline == "0")
-        asked.clear()

@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from anchorscope.answers.choose import choose_questions
 from anchorscope.datasets import files
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from eval_logs import DEFLATED, log, sample
-from sample_files import HOTPOTQA_HUB, NQ, OWN, TRIVIAQA_HUB, json_lines, parquet, read, refusal, write
+from sample_files import json_lines, parquet, read, refusal, write
 
 ROW = {"question": "What is the capital of France?", "answers": ["Paris"]}
 NOTED = [ROW | {"note": f"{i} " + "x" * 1000} for i in range(9)]
@@ -49,16 +48,3 @@ def test_the_bytes_of_a_file_have_a_limit_that_can_be_lifted(
     monkeypatch.setattr(files, "MOST_BYTES", 2000)
     assert "GB, unpacked. If the file is what you mean, allow it with --large-files." in refusal(path)
     assert list(open_dataset(DatasetSpec("mine", path), "skip", large=True))
-
-
-def test_parquet_gives_what_json_gives(tmp_path: Path) -> None:
-    """Also what JSON has no word for, and without the columns that no question needs."""
-    for rows in (OWN, NQ, HOTPOTQA_HUB, TRIVIAQA_HUB):
-        assert read(write(tmp_path, parquet(rows))).questions == read(write(tmp_path, json_lines(rows))).questions
-    frame = pl.DataFrame({"question": ["q"], "answers": ["a"], "x": [b"\xff"], "y": [1.5]})
-    frame = frame.with_columns(day=pl.date(2020, 1, 1), d=pl.lit("1.5").cast(pl.Decimal(10, 2)))
-    frame.write_parquet(tmp_path / "odd")
-    assert read(tmp_path / "odd").questions[0].metadata == {"y": 1.5}
-    nan = pl.DataFrame({"question": ["q"], "answers": ["a"], "y": [float("nan")]})
-    nan.write_parquet(tmp_path / "nan")
-    assert "'y' is no finite number" in refusal(tmp_path / "nan")

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from repo import SOURCES
-from sample_files import write
 
 SOURCE = SOURCES
 PADDING = "x" * 5000
@@ -65,11 +63,3 @@ def test_a_large_file_is_sampled_in_little_memory(tmp_path: Path, make: Callable
     *counts, kilobytes = map(int, ran.stdout.split())
     assert counts == [count, 0, 0, 50]
     assert kilobytes < 12 * 1024
-
-
-def test_opening_reads_only_the_beginning(tmp_path: Path) -> None:
-    """The rest of the file may even be broken."""
-    row = json.dumps({"question": "Who?", "answer": ["a"]})
-    path = write(tmp_path, (row + "\n") * 50 + "x" * 5_000_000)
-    reading = open_dataset(DatasetSpec("mine", path))
-    assert [question.item_id for question, _ in zip(reading, range(49), strict=False)][-1] == "49"

@@ -3,8 +3,6 @@
 import copy
 import gc
 import weakref
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -113,43 +111,6 @@ def test_neither_prefix_nor_batches_matter(tiny: LanguageModel, items: list[Toke
         assert_close(salient(tiny, items, shared, tokens).values, wanted)
 
 
-def test_a_state_before_the_answer_has_itself_for_a_query(
-    tiny_llama: LanguageModel, items: list[TokenSequence]
-) -> None:
-    before = [replace(item, read_at=(item.answer_start - 1,)) for item in items]
-    given = {"loss": lambda batch, states: states[:, 0, 0, 0] @ probe(0), "tops": [0] * 5}
-    found = salient(tiny_llama, before, **given)
-    within = [replace(item, answer_start=item.answer_start - 1) for item in before]
-    np.testing.assert_array_equal(found.values, salient(tiny_llama, within, **given).values)
-    assert (found.of(ALL)[:, 0, 0] > 0).all()
-
-
-def test_blocks_above_the_loss_are_not_run(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    ran: list[int] = []
-    hooks = [
-        block.mlp.register_forward_hook(lambda *_, layer=layer: ran.append(layer))
-        for layer, block in enumerate(tiny_llama.layers)
-    ]
-    try:
-        prefix = shared_prefix(tiny_llama)
-        ran.clear()
-        saliency(tiny_llama, items, prefix, KEYS, losses, TOPS, [[1, 4], [0, 2, 3]])
-    finally:
-        for hook in hooks:
-            hook.remove()
-    assert ran == [0, 1, 0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_the_callers_mode_does_not_matter(
-    tiny_llama: LanguageModel, items: list[TokenSequence], mode: Callable[[], Any]
-) -> None:
-    with mode():
-        found = salient(tiny_llama, items)
-        assert not torch.is_grad_enabled()
-    np.testing.assert_array_equal(found.values, salient(tiny_llama, items).values)
-
-
 def test_nothing_is_held_after_a_batch(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     # A graph that waits for the garbage collector would fill a GPU within a few batches.
     seen: list[weakref.ref[Tensor]] = []
@@ -197,29 +158,6 @@ def test_low_precision_is_near(tiny_llama: LanguageModel, items: list[TokenSeque
     low = wrap(copy.deepcopy(tiny_llama.model).to(dtype), tiny_llama.tokenizer)
     found, exact = (salient(lm, items).values.sum(axis=(3, 4)) for lm in (low, tiny_llama))
     np.testing.assert_allclose(found, exact, rtol=0.2, atol=0.02 * float(exact.max()))
-
-
-def constant(batch: list[int], states: Tensor) -> Tensor:
-    return torch.ones(len(batch))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"loss": constant}, "without a gradient"),
-        ({"loss": lambda batch, states: states.sum(dim=(1, 2, 3, 4))[:1]}, "shape .1,. for 5 items"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(
-    tiny_llama: LanguageModel, items: list[TokenSequence], change: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        salient(tiny_llama, items, **{"tops": [3] * 5, **change})
-
-
-def test_positions_that_are_not_run_are_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
-    with pytest.raises(ValueError, match="only 6 to 14 are run"):
-        salient(tiny_llama, [replace(items[0], read_at=(5,)), *items[1:]])
 
 
 def test_a_loss_that_no_attention_reaches_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:

@@ -4,14 +4,12 @@ its numbers are those of a pass that was planned so from the start."""
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from anchorscope.errors import MemoryRanOut, UserError
+from anchorscope.errors import UserError
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_states
-from anchorscope.execute.worker import StatesPart, Worker
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.passes import SaliencyPass
 from anchorscope.probes.crossfit import Scorer
@@ -113,16 +111,3 @@ def test_a_sequence_that_does_not_fit_alone_is_refused(sensitive: LanguageModel)
     for executor in (ManyWorkers(small), LocalExecutor(lambda: small)):
         with pytest.raises(UserError, match=r"Memory does not suffice for a single item of [78] tokens; choose a smal"):
             run_states(executor, work, Silent())
-
-
-def test_a_worker_divides_no_batch_itself(sensitive: LanguageModel) -> None:
-    small, seen = with_little_memory(sensitive, 30)
-    work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
-    worker = Worker(small)
-    with pytest.raises(MemoryRanOut):
-        worker.run(work, Silent())
-    assert len([tokens for tokens in seen if tokens > len(PREFIX)]) == 1
-    fits = work.replanned(24, N_LAYERS)
-    part = worker.run(fits, Silent())  # and it is none the worse for it
-    assert isinstance(part, StatesPart)
-    assert part.variants[0].items.tolist() == list(np.arange(len(work.sequences)))

@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from anchorscope.engine.capture import EdgeCounts, refuse_idle_cuts
 from anchorscope.engine.sequences import Cut, TokenSequence, Variant
@@ -36,26 +33,6 @@ def is_refused(edges: EdgeCounts) -> bool:
     except UserError:
         return True
     return False
-
-
-def edge_counts() -> st.SearchStrategy[list[EdgeCounts]]:
-    """Parts of a pass with two variants and three layers; who was not asked lost nothing."""
-
-    def make(cells: list[tuple[int, bool]]) -> EdgeCounts:
-        lost = np.array([number if asked else 0 for number, asked in cells]).reshape(2, 3)
-        return EdgeCounts(lost, np.array([asked for _, asked in cells]).reshape(2, 3), untouched=False)
-
-    cell = st.tuples(st.integers(0, 2), st.booleans())
-    return st.lists(st.lists(cell, min_size=6, max_size=6).map(make), min_size=1, max_size=5)
-
-
-@given(parts=edge_counts())
-def test_merged_counts_are_refused_where_some_layer_lost_nothing_in_any_part(parts: list[EdgeCounts]) -> None:
-    idle = [
-        any(part.asked[cell] for part in parts) and not any(part.lost[cell] for part in parts)
-        for cell in np.ndindex(2, 3)
-    ]
-    assert is_refused(EdgeCounts.sum(parts)) == any(idle)
 
 
 def direct_cuts(lm: LanguageModel, keys: Sequence[int], layers: range | None = None) -> StatesPass:

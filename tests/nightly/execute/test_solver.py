@@ -18,7 +18,6 @@ from anchorscope.execute.numerics import NumericsClass
 from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.crossfit import (
-    fit_final_probes,
     fit_probes,
     make_splits,
     permuted_areas,
@@ -28,7 +27,6 @@ from anchorscope.probes.crossfit import (
 )
 from anchorscope.probes.grid_search import search_chunks
 from anchorscope.progress import Silent
-from anchorscope.stats.streams import unnamed
 from evidence_synthetic import some_evidence
 from pass_cases import bits
 
@@ -70,7 +68,6 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
     sets = tuple((one,) for one in fit_probes(clean, splits, NAMES))
     made = {
         fit_probes: (clean, splits, NAMES),
-        fit_final_probes: (clean, splits.strata, groups, NAMES, unnamed(5, "test", ITEMS)),
         refit_logits: ("knockout", cut[0], splits),
         permuted_areas: (cut[0], splits, np.array([1, 2]), permuted),
         score_clean: (clean[:, None], sets, splits.folds),
@@ -84,7 +81,6 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
 
 
 FUNCTIONS = tuple(cases())
-DIVIDED = ("fit_probes", "fit_final_probes")
 
 
 @pytest.mark.parametrize(
@@ -102,12 +98,9 @@ def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name:
     assert type(there) is type(alone)
 
 
-@pytest.mark.parametrize("name", DIVIDED)
 @pytest.mark.parametrize("n_workers", [1, 2, 5])
-def test_chunks_that_workers_share_give_the_bits_of_one_process(
-    tiny_llama: LanguageModel, name: str, n_workers: int
-) -> None:
-    function, arguments = cases()[name]
+def test_chunks_that_workers_share_give_the_bits_of_one_process(tiny_llama: LanguageModel, n_workers: int) -> None:
+    function, arguments = cases()["fit_probes"]
     workers = Accelerated(lambda: tiny_llama)
     workers.n_workers = n_workers
     found = Solver("cuda", workers, Silent()).divided(function, *arguments)
@@ -124,7 +117,7 @@ class _Full(Accelerated):
 
 
 def test_memory_that_does_not_suffice_is_one_line(tiny_llama: LanguageModel) -> None:
-    function, arguments = cases()["fit_final_probes"]
-    with pytest.raises(UserError, match=r"^Memory of a worker does not suffice for final probes; .*--limit") as found:
-        Solver("cuda", _Full(lambda: tiny_llama), Silent())(function, *arguments, title="final probes")
+    function, arguments = cases()["fit_probes"]
+    with pytest.raises(UserError, match=r"^Memory of a worker does not suffice for probes; .*--limit") as found:
+        Solver("cuda", _Full(lambda: tiny_llama), Silent())(function, *arguments, title="probes")
     assert "\n" not in str(found.value)

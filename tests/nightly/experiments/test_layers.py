@@ -76,15 +76,6 @@ def test_a_knockout_without_effect_has_no_share() -> None:
     assert any("items are Q-Anchored under the corrected rule, 10 needed" in line for line in found.missing)
 
 
-def test_each_items_sum_is_that_of_its_single_layers(inputs: ExperimentInputs, planted: Found) -> None:
-    (values,) = planted.values
-    assert (values.quantity, values.variant) == ("delta_p_reference_sum", SINGLE)
-    assert values.items.tolist() == list(range(inputs.n))
-    singles = [effect for effect in effects_of(inputs, PLANTED, noise=0.05) if effect.cut.variant == SINGLE]
-    seen = [effect for effect in singles if effect.cut.first <= 4]  # the reference layer of all
-    assert values.values == pytest.approx(sum(effect.scored.at_reference(inputs) for effect in seen))
-
-
 @given(n_layers=st.integers(1, 80), width=st.integers(1, 80))
 def test_windows_cover_every_layer_and_end_with_the_last(n_layers: int, width: int) -> None:
     width = min(width, n_layers)

@@ -22,7 +22,6 @@ from anchorscope.experiments.matched import (
     FREE,
     MATCHED,
     SIZE,
-    kind_of,
     match_questions,
     matched_questions,
     true_answer,
@@ -125,13 +124,6 @@ def test_what_words_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) 
         assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
 
 
-def test_too_few_answers_have_an_area_and_no_share(inputs: ExperimentInputs) -> None:
-    found = run(inputs, Planted(0.0), fewest=100_000)
-    assert only(found, "auc", variant=MATCHED).estimate.value > 0.9
-    assert not [row for row in found.statistics if row.quantity == "together"]
-    assert any(line.startswith("parts of the evidence of matched answers") for line in found.missing)
-
-
 # The pairs.
 
 
@@ -215,29 +207,3 @@ def test_as_many_find_a_partner_as_can(answers: list[int], seed: int) -> None:
     pairs, _ = match_questions(questions, seed)
     most = max(Counter(answers).values())
     assert len(pairs) == min(len(answers) // 2, len(answers) - most)
-
-
-def test_without_relations_questions_that_ask_alike_are_paired() -> None:
-    questions = [
-        Question("made", "a", "Who painted the ceiling?", ("Ann Moss",)),
-        Question("made", "b", "When was the tower built?", ("1887",)),
-        Question("made", "c", "Who sang the aria?", ("Bob Fern",)),
-        Question("made", "d", "When did the war end?", ("1648",)),
-        Question("made", "e", "When did it rain?", ("yesterday",)),
-    ]
-    assert [kind_of(one) for one in questions] == [
-        "who, several words",
-        "when, number",
-        "who, several words",
-        "when, number",
-        "when, one word",
-    ]
-    pairs, reasons = match_questions(questions, seed=0)
-    assert pairs == [(0, 2), (1, 3)]
-    assert any(reason.startswith("5 of 5 questions have no relation") for reason in reasons)
-
-
-def test_the_form_of_an_answer_is_the_datasets_first_or_the_one_closest_to_the_others() -> None:
-    aliases = ("Colonel Briggs", "Sarah", "Sarah, wife of Abraham", "SARAH")
-    assert true_answer(Question("made", "a", "Who?", aliases)) == "Sarah"
-    assert true_answer(Question("made", "a", "Who?", aliases, relation="spouse")) == "Colonel Briggs"

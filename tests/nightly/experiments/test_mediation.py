@@ -1,16 +1,13 @@
 """Mediation: pairs that are what they should be, shares as they were planted, and real patches on a model."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from anchorscope.engine.capture import capture
-from anchorscope.engine.sequences import Variant
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.mediation import EXPERIMENT, OPPOSITE, OTHER, SAME, Pair, analyse, draw_pairs, plan_patches
-from anchorscope.experiments.partial_cuts import Scored, run_variants
+from anchorscope.experiments.partial_cuts import Scored
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from experiments_synthetic import make_inputs, only, rows
@@ -141,24 +138,3 @@ def test_members_that_do_not_differ_have_no_share(inputs: ExperimentInputs) -> N
     found = analyse(inputs, pairs, planted(inputs, pairs))
     assert {row.quantity for row in found.statistics} == {"gap_log_odds"}
     assert "no share of which can be given" in found.missing[0]
-
-
-def test_patched_runs_are_scored_by_the_probe_that_never_saw_the_target(
-    tiny_world: ExperimentInputs, tiny_llama: LanguageModel
-) -> None:
-    patches = plan_patches(tiny_world, draw_pairs(tiny_world))[OPPOSITE]
-    layers = (0, 2)
-    variants = [Variant(layers=range(layer, layer + 1), patches=patches) for layer in layers]
-    ran = run_variants(tiny_world, variants, "patches")
-    scorer = tiny_world.scoring.scorer("cpu")
-    position, site = tiny_world.headline
-    sequences = [item.sequence(tiny_world.setting.positions) for item in tiny_world.used_items]
-    for layer, scored in zip(layers, ran, strict=True):
-        for place in range(0, len(scored.items), 17):
-            item = int(scored.items[place])
-            one = Variant(layers=range(layer, layer + 1), patches={item: patches[item]})
-            kept: list[Any] = []
-            prefix = tiny_world.executor.worker.prefix(tiny_world.prefix)
-            capture(tiny_llama, sequences, prefix, [[item]], lambda _, batch, got, to=kept: to.append(got), [one])
-            wanted = scorer.score([item], kept[0])[0, position, site, 0].numpy()
-            assert scored.logits[:, place] == pytest.approx(wanted, abs=1e-3)

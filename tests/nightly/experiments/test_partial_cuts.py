@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.forward import CutRows, visible
 from anchorscope.engine.sequences import EDGES, Cut, TokenSequence
-from anchorscope.experiments import partial_cuts
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.partial_cuts import PartialCut, run_partial_cuts
 from anchorscope.models.language_model import LanguageModel
@@ -38,17 +37,6 @@ def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(inp
         assert one.items.tolist() == list(range(N))
         assert one.scored.logits[: one.cut.first] == pytest.approx(clean[: one.cut.first], abs=1e-4)
         assert (np.abs(one.scored.logits - clean)[one.cut.first] > 1e-4).mean() > 0.95, one.cut.variant
-
-
-def test_how_many_cuts_share_a_pass_changes_no_number(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted, _ = run_partial_cuts(inputs, CUTS, "layers")
-    monkeypatch.setattr(partial_cuts, "MOST_AT_ONCE", 3)
-    found, _ = run_partial_cuts(inputs, CUTS, "layers")
-    for one, other in zip(found, wanted, strict=True):
-        assert one.cut == other.cut
-        assert one.scored.logits == pytest.approx(other.scored.logits, abs=1e-4)
 
 
 @given(

@@ -111,9 +111,3 @@ def test_items_without_any_flow_have_the_lowest_rank(inputs: ExperimentInputs) -
     found = analyse(inputs, flow, shares())
     ranked = only(found, "auc", variant=LOG_ODDS)
     assert ranked.estimate.n == inputs.calls.correct.sum(), "zero is the lowest rank, not an unknown one"
-
-
-def test_no_flow_at_all_gives_reasons_and_no_row_of_zeros(inputs: ExperimentInputs) -> None:
-    found = analyse(inputs, np.zeros(N), np.full(N, np.nan))
-    assert found.statistics == ()
-    assert "auc: the score is the same for all items" in found.missing

@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.charts.layout import Grid, Legend, canvas, rows_that_fit
+from anchorscope.report.charts.display import canvas
 from anchorscope.report.panel_figure import experiment_charts
 from report_further_synthetic import make_further
 
 CHARTS = experiment_charts()
 NAMED = {chart.name: chart for chart in CHARTS}
-
-
-run_of = cache(make_further)
 
 
 @cache
@@ -59,16 +56,6 @@ def test_figures_survive_missing_pieces(further, chart):
     chart.from_findings(one_group).plot()
 
 
-@pytest.mark.parametrize("chart", [NAMED["layers"]], ids=lambda chart: chart.name)
-def test_files_are_the_same_when_drawn_twice(chart, tmp_path):
-    for folder in ("first", "second"):
-        (tmp_path / folder).mkdir()
-        chart.from_findings(run_of(("atlas",))).save(tmp_path / folder)
-    for path in sorted((tmp_path / "first" / "figures").iterdir()):
-        assert path.read_bytes() == (tmp_path / "second" / "figures" / path.name).read_bytes()
-        assert path.stat().st_size < 2_000_000
-
-
 def test_the_forest_holds_every_value_of_its_table(further):
     chart = NAMED["interventions"].from_findings(further)
     figure = chart.plot()
@@ -94,10 +81,8 @@ def test_densities_of_parts_add_up_to_the_whole(further):
 @settings(deadline=None, max_examples=8)
 @given(st.integers(1, 14), st.integers(1, 4), st.floats(0, 3))
 def test_panels_lie_within_the_figure_and_apart(rows, columns, labels):
-    heights = rows_that_fit(rows, 2.5, 0.6)
-    grid = Grid([2.0] * columns, heights, labels=labels, gap_y=0.6)
-    page = canvas("title", grid, Legend([], 1, ("note",)))
-    boxes = [[axes.get_position() for axes in row] for row in page.axes]
+    _, panels = canvas("title", [2.0] * columns, rows, 2.5, labels=labels, notes=("note",))
+    boxes = [[axes.get_position() for axes in row] for row in panels]
     assert all(0 <= box.x0 < box.x1 <= 1 and 0 <= box.y0 < box.y1 <= 1 for row in boxes for box in row)
     assert all(left.x1 <= right.x0 for row in boxes for left, right in pairwise(row))
     assert all(upper[0].y0 >= lower[0].y1 for upper, lower in pairwise(boxes))

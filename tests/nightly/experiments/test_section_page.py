@@ -1,67 +1,16 @@
 """The page's part on further evidence: a subsection for what was made, none for what was not, and the right numbers."""
 
 from dataclasses import replace
-from itertools import product
 
 import polars as pl
 import pytest
 
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.report.panel_figure import catalogued_sections
-from anchorscope.report.result_rows import first_row, select
 from anchorscope.report.run_page import experiment_sections
 from doc_pages import anchors
 from repo import DOCS
 from report_further_synthetic import make_further, write_page_of
-
-ORDER = (
-    "interventions",
-    "exact-tokens",
-    "patching",
-    "answer-only",
-    "layers",
-    "edges",
-    "heads",
-    "mediation",
-    "zeroing",
-    "saliency",
-    "boundary",
-    "self-awareness",
-    "matched",
-    "wordings",
-    "unavailable",
-)
-
-
-def only(findings, *experiments, interventions=()):
-    """The same run with some of its experiments."""
-    kept = pl.col("intervention").is_in(["knockout", "random", "none", *interventions])
-    return replace(
-        findings,
-        experiments=findings.experiments.filter(pl.col("experiment").is_in(experiments)),
-        experiment_items=findings.experiment_items.filter(pl.col("experiment").is_in(experiments)),
-        curves=findings.curves.filter(kept),
-        summary=findings.summary.filter(kept | pl.col("intervention").is_null()),
-        unavailable=findings.unavailable.clear(),
-    )
-
-
-@pytest.mark.parametrize("experiment", [slug for slug in ORDER[4:-1] if slug not in ("edges", "zeroing")])
-def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
-    (section,) = experiment_sections(only(further, experiment))
-    assert section.slug == experiment
-    assert section.tables
-
-
-def test_tables_are_whole(sections):
-    for section in sections:
-        assert section.text or section.slug == "unavailable"
-        assert len(section.tables) == 1
-        for _, table in section.tables:
-            assert all(len(row) == len(table.head) for row in table.rows), section.slug
-            assert all(isinstance(cell, str) and cell for row in table.rows for cell in row), section.slug
-            assert not any("nan" in cell.lower() for row in table.rows for cell in row), section.slug
-
 
 VERDICTS = {
     "interventions": ("yes", "template tokens cut: 6"),
@@ -79,6 +28,37 @@ VERDICTS = {
     "matched": ("yes", "0.70"),
     "wordings": ("no", "0.45"),
 }
+"""What the made numbers say, in the order of the page; the first six are read from curves."""
+
+
+def only(findings, *experiments, interventions=()):
+    """The same run with some of its experiments."""
+    kept = pl.col("intervention").is_in(["knockout", "random", "none", *interventions])
+    return replace(
+        findings,
+        experiments=findings.experiments.filter(pl.col("experiment").is_in(experiments)),
+        experiment_items=findings.experiment_items.filter(pl.col("experiment").is_in(experiments)),
+        curves=findings.curves.filter(kept),
+        summary=findings.summary.filter(kept | pl.col("intervention").is_null()),
+        unavailable=findings.unavailable.clear(),
+    )
+
+
+@pytest.mark.parametrize("experiment", list(VERDICTS)[6:])
+def test_a_subsection_appears_only_where_its_rows_exist(further, experiment):
+    (section,) = experiment_sections(only(further, experiment))
+    assert section.slug == experiment
+    assert section.tables
+
+
+def test_tables_are_whole(sections):
+    for section in sections:
+        assert section.text or section.slug == "unavailable"
+        assert len(section.tables) == 1
+        for _, table in section.tables:
+            assert all(len(row) == len(table.head) for row in table.rows), section.slug
+            assert all(isinstance(cell, str) and cell for row in table.rows for cell in row), section.slug
+            assert not any("nan" in cell.lower() for row in table.rows for cell in row), section.slug
 
 
 def test_answers_go_by_the_numbers(sections):
@@ -124,23 +104,3 @@ def test_a_reason_cannot_bring_markup(tmp_path):
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "<script" not in text
     assert "](https" not in text
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        *({"truth": one} for one in (None, "all", "true")),
-        *({"group": one} for one in (None, "all", ("x", "true"), ())),
-        *({"layer": one} for one in (None, 0)),
-        {"truth": "all", "group": "x", "layer": 1},
-        {},
-    ],
-)
-def test_the_first_row_is_that_of_all_that_fit_in_small_and_large_tables(asked):
-    words = (None, "x", "true", "all")
-    every = pl.DataFrame(product(words, words, (None, 1, 0)), schema=["truth", "group", "layer"], orient="row")
-    table = every.with_row_index()
-    assert first_row(pl.concat([table] * 5), **asked) == first_row(table, **asked)
-    for first in range(0, table.height, 3):
-        fitting = select(table[first:], **asked)
-        assert first_row(table[first:], **asked) == (fitting.row(0, named=True) if fitting.height else None)

@@ -10,7 +10,6 @@ from anchorscope.evidence.measured import Calls
 from anchorscope.experiments import self_awareness
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.self_awareness import EXPERIMENT, PERMUTATIONS
-from anchorscope.stats.auc import auc
 from experiments_synthetic import Bools, make_inputs, only, planted, rows
 
 
@@ -60,18 +59,6 @@ def test_p_values_of_pathways_that_mean_nothing_are_spread_out() -> None:
     assert 0.25 < np.median(p_values) < 0.75
 
 
-def test_values_per_item_are_those_of_the_layer_below(knowing: tuple[ExperimentInputs, Found]) -> None:
-    inputs, found = knowing
-    (values,) = found.values
-    calls = inputs.calls
-    assert (values.quantity, values.variant) == ("pathway_log_odds", "corrected")
-    assert values.items.tolist() == np.flatnonzero(calls.correct).tolist()
-    area = auc(values.values, calls.flipped[values.items], inputs.splits.folds[values.items])
-    row = only(found, "auc_below")
-    assert row.estimate.value == pytest.approx(float(area))
-    assert row.probe_layer == inputs.reference.min() - 1
-
-
 def test_pathways_that_go_with_the_label_are_told_by_the_label_and_no_more() -> None:
     labels, _ = planted(240)
     rng = np.random.default_rng(0)
@@ -115,27 +102,3 @@ def same(first: Found, second: Found) -> bool:
         for one, two in zip(first.values, second.values, strict=True)
     )
     return first.statistics == second.statistics and first.missing == second.missing and values
-
-
-@pytest.mark.usefixtures("hardly_permuted")
-def test_where_the_first_layer_assigned_none_lies_below() -> None:
-    inputs = make_inputs(pathway_signal=1.0, seed=8)
-    place = replace(inputs.measured, reference=np.array([[0, 3, 3, 3]] * 3))
-    found = EXPERIMENT.run(replace(inputs, measured=place))
-    assert not rows(found, "auc_below")
-    assert not rows(found, "auc_below_within_truth")
-    assert not found.values
-    assert any("no layer lies below" in line for line in found.missing)
-    row = only(found, "auc_at_reference_within_truth")
-    assert row.probe_layer is None  # folds differ
-    assert row.p_value is not None
-
-
-def test_pathways_that_are_the_label_leave_nothing_to_compare_within_it() -> None:
-    labels, _ = planted(160)
-    inputs = with_calls(make_inputs(seed=10), np.ones(160, bool), labels.copy())
-    found = EXPERIMENT.run(inputs)
-    assert only(found, "auc_truth_label").estimate.value == 1
-    assert not any("within_truth" in row.quantity for row in found.statistics)
-    assert len([line for line in found.missing if "auc_within_truth" in line]) == 2
-    assert "only 0 Q-Anchored items" in found.missing[0]

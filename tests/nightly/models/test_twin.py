@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import dispatch_model
-from accelerate.hooks import AlignDevicesHook, ModelHook, add_hook_to_module
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 from peft import LoraConfig, get_peft_model
 from torch import Tensor
 
@@ -17,8 +17,7 @@ from anchorscope.engine.capture import capture
 from anchorscope.engine.forward import NO_PREFIX, compute_prefix
 from anchorscope.engine.saliency import saliency
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.models.families import ATTENTION
-from anchorscope.models.language_model import LanguageModel, make_twin
+from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -174,26 +173,6 @@ def test_weights_that_change_later_are_seen() -> None:
     assert lm.twin.lm_head.weight is model.lm_head.weight
 
 
-def test_hooks_of_accelerate_are_left_behind_or_turned_to_the_twin() -> None:
-    class Counts(ModelHook):
-        """Remembers which modules it was called for."""
-
-        def __init__(self) -> None:
-            self.seen: list[Any] = []
-
-        def pre_forward(self, module: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            self.seen.append(module)
-            return args, kwargs
-
-    model, hook = tiny_model("llama"), Counts()
-    part = add_hook_to_module(model.model.layers[0].mlp, hook)
-    plain = make_twin(model, ATTENTION)
-    assert not {"_hf_hook", "_old_forward", "forward"} & set(vars(plain.model.layers[0].mlp))
-    moving = make_twin(model, "eager", moves_inputs=True)
-    torch.testing.assert_close(logits(moving), logits(model))
-    assert hook.seen == [moving.model.layers[0].mlp, part]  # each was called for its own
-
-
 def test_a_forward_of_the_users_own_runs_on_the_twin() -> None:
     model = tiny_model("llama")
     part = model.model.layers[0].mlp
@@ -206,27 +185,3 @@ def test_a_forward_of_the_users_own_runs_on_the_twin() -> None:
     lm = wrap(model, byte_tokenizer())  # the self-check compares with the model's own pass, doubled too
     assert lm.layers[0].mlp.forward.__self__ is lm.layers[0].mlp
     assert (passes(lm) - passes(wrap(tiny_model("llama"), byte_tokenizer()))).abs().max() > 1e-3
-
-
-def test_gradients_are_asked_of_no_parameter() -> None:
-    model = tiny_model("llama", tie_word_embeddings=True)
-    model.model.norm.weight.requires_grad_(False)
-    lm = wrap(model, byte_tokenizer()).without_learning()
-    assert not any(one.requires_grad for one in lm.twin.parameters())
-    assert sum(one.requires_grad for one in model.parameters()) == len(list(model.parameters())) - 1
-    assert lm.twin.lm_head.weight is lm.twin.model.embed_tokens.weight
-    assert lm.twin.lm_head.weight.data_ptr() == model.lm_head.weight.data_ptr()
-
-
-def test_our_attention_refuses_a_mask_that_is_not_ours() -> None:
-    lm = wrap(tiny_model("llama"), byte_tokenizer())
-    with pytest.raises(ValueError, match="attention does not obey the mask"):
-        lm.twin(IDS)
-    assert torch.isfinite(lm.model(IDS).logits).all()
-
-
-def test_blocks_are_looked_for_where_their_weights_are_by_now() -> None:
-    lm = wrap(tiny_model("llama"), byte_tokenizer(), name="tiny")
-    before = lm.layer_device(0)
-    lm.model.to("meta")
-    assert (before.type, lm.layer_device(0).type, lm.device.type) == ("cpu", "meta", "meta")

@@ -8,12 +8,11 @@ import polars as pl
 import pytest
 
 from anchorscope.report.detection import detection_page
-from anchorscope.report.detection.detection_page import SCRIPTS, detection_figures, page_table, write_detection_report
+from anchorscope.report.detection.detection_page import detection_figures, detector_table, write_detection_report
 from anchorscope.report.detection.results import DetectionResults
-from anchorscope.report.page_writer import joined_script
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
-NAMES = ("detector_auroc", "detector_risk_coverage")
+NAMES = ("detector_auroc", "detector_risk_coverage", "detector_other_data")
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {
@@ -40,38 +39,37 @@ def pages(world: World, folder, **context) -> dict[str, str]:
 
 
 def test_everything_that_is_told_is_written(written):
-    folder, card = written
+    folder, (sentence, recommended) = written
     figures = {f"figures/{name}.{kind}" for name in NAMES for kind in ("svg", "csv")}
     for name in (*figures, "report.html", "report.md", "observations.json"):
         assert (folder / name).stat().st_size
-    assert card.sentence in (folder / "report.md").read_text(encoding="utf-8")
+    assert sentence in (folder / "report.md").read_text(encoding="utf-8")
+    assert sentence.startswith(f"Use {recommended} (")
     records = json.loads((folder / "observations.json").read_text(encoding="utf-8"))
     assert len({one["id"] for one in records}) == len(records) > 10
     assert {one["verdict"] for one in records} <= {"yes", "no", "inconclusive", "not measured"}
 
 
-def test_the_page_is_one_file_with_its_own_script(written):
+def test_the_page_is_one_file(written):
     page = (written[0] / "report.html").read_text(encoding="utf-8")
-    assert re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL) == [joined_script(SCRIPTS)]
-    assert page.count("data:image/svg+xml;base64,") == 2
+    assert page.count("data:image/svg+xml;base64,") == 3
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
     assert "not available</div>" not in page
 
 
-def test_the_pages_own_table_is_the_file(written):
+def test_the_table_has_the_means_over_the_datasets(written):
     results = DetectionResults.read(written[0])
-    data = page_table(results)
-    assert len(data["rows"]) == results.detectors.height
-    assert len(data["gains"]) == results.differences.height
-    detector, train, test, metric, prevalence, value, low, _, n = data["rows"][0]
-    first = results.detectors.row(0, named=True)
-    assert data["detectors"][detector] == [first["detector"], first["passes"], "detector"]
-    assert (data["places"][train], data["places"][test]) == ("PopQA", "PopQA")
-    assert (data["metrics"][metric][0], data["prevalences"][prevalence], n) == ("auroc", "balanced", 1000)
-    assert (value, low) == (pytest.approx(first["value"], abs=1e-4), pytest.approx(first["ci_low"], abs=1e-4))
-    spread = next(row for row in data["rows"] if data["metrics"][row[3]][0] == "auroc-spread")
-    assert spread[6:8] == [None, None]
-    json.dumps(data, allow_nan=False)
+    table = detector_table(results)
+    rows = {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows}
+    assert set(rows) == set(SMALL)
+    areas = results.detectors.filter(metric="auroc", prevalence="balanced", detector="auto")
+    inside = areas.filter(pl.col("train") == pl.col("test"))["value"].mean()
+    across = areas.filter(pl.col("train").is_in(["popqa", "triviaqa"]) & pl.col("test").is_in(["popqa", "triviaqa"]))
+    outside = across.filter(pl.col("train") != pl.col("test"))["value"].mean()
+    assert rows["auto"]["AUROC"].startswith(f"{inside:.3f} [")
+    assert rows["auto"]["AUROC, other data"].startswith(f"{outside:.3f} [")
+    assert rows["auto"]["over confidence"].startswith("+0.061 [")
+    assert rows["mop-random-gate"]["passes"] == "1"
 
 
 def test_missing_detectors_and_intervals_leave_a_page(tmp_path):
@@ -89,7 +87,7 @@ def test_missing_detectors_and_intervals_leave_a_page(tmp_path):
 
 def test_names_with_markup_stay_text(tmp_path):
     world = World(datasets=(MARKUP, "b|c"), truth=SMALL)
-    told = {"model": MARKUP, "command": MARKUP, "warnings": (MARKUP,), "left_out": {MARKUP: MARKUP}, "runs": (MARKUP,)}
+    told = {"model": MARKUP, "command": MARKUP, "warnings": (MARKUP,), "left_out": {MARKUP: MARKUP}}
     found = pages(world, tmp_path, **told)
     for page in found.values():
         assert "alert(2)</script>" not in page.replace("    " + MARKUP, "")  # in Markdown, the command is code
@@ -105,9 +103,9 @@ def test_names_with_markup_stay_text(tmp_path):
 )
 def test_nothing_is_clipped(tmp_path, datasets, truth):
     write_world(World(datasets=datasets, truth=truth), tmp_path)
-    results = DetectionResults.read(tmp_path, datasets)
+    results = DetectionResults.read(tmp_path)
     figures = detection_figures(results, "A-model-with-a-name-8B")
-    assert tuple(figure.name for figure in figures) == NAMES
+    assert tuple(figure.name for figure in figures) == NAMES[: 3 if len(datasets) > 1 else 2]
     for chart in figures:
         figure = chart.plot()
         width, height = figure.get_size_inches()

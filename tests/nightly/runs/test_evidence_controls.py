@@ -8,10 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.report.shares import why_silent
 from small_facts import FALSE_ENDS, SYLLABLES, TRUE_ENDS, quick_options
 from whole_runs import quick, save_small_model, watching
 
@@ -93,12 +91,3 @@ def test_their_shares_are_those_of_their_items_and_displacements_stand_beside(ou
     moved = dict(tests.select("intervention", "value").iter_rows())
     assert moved["resample"] > 0
     assert moved["paraphrase"] > 0
-
-
-def test_299_answers_have_no_parts_and_the_reading_says_how_many_are_needed(recipe: Recipe, tmp_path: Path) -> None:
-    questions = tmp_path / "atlas.jsonl"
-    questions.write_text("".join(json.dumps(row) + "\n" for row in _rows()[:299]), encoding="utf-8")
-    asked = {"datasets": (f"file:{questions}",), "evidence": ("knockout", "patching")}
-    quick(recipe.model_copy(update=asked), tmp_path / "run")
-    assert pl.read_csv(tmp_path / "run" / "evidence_parts.csv").height == 0
-    assert why_silent(open_finished(tmp_path / "run").findings, "atlas") == "299 used answers, 300 are needed"

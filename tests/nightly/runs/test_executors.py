@@ -75,18 +75,14 @@ def test_two_workers_give_the_same_bytes_as_one_process(
     assert not [line for line in told if "lost" in line]
 
 
-def test_a_run_is_not_gone_on_with_elsewhere_unless_that_is_allowed(
+def test_a_run_is_not_resumed_with_other_numerics(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
     recipe = small_run.recipe.model_copy(update={"evidence": ("knockout", "saliency")})  # the model is needed
     monkeypatch.setattr(numerics, "canary", lambda lm: "0" * 64)
-    with pytest.raises(UserError, match=r"begun with other numerics: the same small batch gives other bits.*--mixed"):
+    with pytest.raises(UserError, match=r"begun with other numerics: the same small batch gives other bits.*--fresh"):
         quick(recipe, out)
-    told = quick(recipe, out, choice=choose(mixed=True))
-    assert any("goes on with another numerics class (--mixed)" in line for line in told)
-    manifest = json.loads((out / "manifest.json").read_text())
-    assert any("another numerics class" in line for line in manifest["events"])
 
 
 def test_a_model_in_memory_stays_in_this_process(small_recipe: Recipe, tmp_path: Path) -> None:

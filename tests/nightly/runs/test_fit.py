@@ -12,12 +12,13 @@ from typer.testing import CliRunner, Result
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
-from anchorscope.detecting.detect import accepted_words
 from anchorscope.detecting.inputs import ONE_PASS, missing_keep
 from anchorscope.detecting.saving import thresholds_at
 from anchorscope.finished import open_finished
+from anchorscope.pipeline import run_recipe
 from anchorscope.report.detection import detection_page
 from small_facts import rows, write_questions
+from whole_runs import watching
 
 FAST = ("--device", "cpu", "--prompt", "zero-shot", "--seeds", "1", "--tosses", "2", "--max-new-tokens", "4")
 
@@ -60,22 +61,53 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
     result = command(*whole)
     assert result.exit_code == 0, result.stderr
     assert "AUROC (95 % interval)" in result.stdout
-    assert not (out / "report.html").exists()  # the run's own page takes time, and nobody asked for it
     made = story.Detection(out / "detectors")
     assert set(made.detectors["detector"]) == set(ONE_PASS)
-    for saved in made.saved_detectors:
-        auroc = made.detectors.filter(detector=saved.name, metric="auroc", prevalence="balanced")["value"].item()
+    for name, saved in made.manifest["saved"].items():
+        auroc = made.detectors.filter(detector=name, metric="auroc", prevalence="balanced")["value"].item()
         assert f"{auroc:.3f} [" in result.stdout
-        assert (saved.path / "detector.json").is_file()
-    recommended = [saved for saved in made.saved_detectors if saved.is_recommended]
-    if recommended:  # permuted labels may speak against any on so few answers
-        assert f"score with it: anchorscope score --detector {recommended[0].path}" in result.stderr
+        assert saved["auroc"]["facts"][0] == auroc
+        assert (made.path / saved["path"] / "detector.json").is_file()
+    if made.recommended:  # permuted labels may speak against any on so few answers
+        assert f"score with it: anchorscope score --detector {made.recommended}" in result.stderr
     scored = command("score", "--detector", out / "detectors" / "bundles" / "confidence", "What is it?", "--json")
     assert scored.exit_code == 0, scored.stderr
     monkeypatch.setattr(story, "read_runs", None)
     again = command(*whole, "--json")
     assert again.exit_code == 0, again.stderr
     assert json.loads(again.stdout)["inputs_sha256"] == made.manifest["inputs_sha256"]
+
+
+def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_completes_it(
+    model: Path, answers: Path, bare: Path, tmp_path: Path
+) -> None:
+    out, chosen = tmp_path / "run", ("--detectors", "confidence,probe", "--bundles", "probe")
+    result = command("fit", "--model", model, "--dataset", answers, "--out", out, *chosen, *FAST)
+    assert result.exit_code == 0, result.stderr
+    made = [step["step"] for step in open_finished(out).manifest["steps"] if step["step"].startswith("facts/")]
+    names = ("questions", "answers", "labels", "tokens", "clean-states", "log-probs")
+    assert made == [f"facts/{name}" for name in names]
+    states, detectors = out / "states" / "facts" / "clean.safetensors", out / "detectors" / "detectors.csv"
+    fitted_states, numbers = states.read_bytes(), detectors.read_text()
+    for arguments in (("show", out), ("compare", out, bare, "--out", tmp_path / "both")):
+        refused = command(*arguments)
+        assert refused.exit_code == 2
+        assert f"holds only what detectors read. Complete it with: anchorscope run {out}/recipe.toml" in refused.stderr
+    assert command("verify", out).exit_code == 0
+
+    with watching() as steps:
+        completed = command(
+            "run", out / "recipe.toml", "--no-report", "--bootstrap", "100", "--random-cuts", "1", "--out", out
+        )
+    assert completed.exit_code == 0, completed.stderr
+    assert set(made) & set(steps) == {"facts/clean-states"}  # read from the file
+    assert (out / "summary.csv").read_bytes() == (bare / "summary.csv").read_bytes()
+    assert states.read_bytes() == fitted_states
+    again = command("detect", out, *chosen, "--seeds", "1", "--tosses", "2", "--device", "cpu", "--fresh")
+    assert again.exit_code == 0, again.stderr
+    assert detectors.read_text() == numbers
+    run_recipe(open_finished(out).recipe, out, for_detectors=True)
+    assert not open_finished(out).is_for_detectors  # a run that has all its results keeps them
 
 
 def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp_path: Path) -> None:
@@ -145,5 +177,3 @@ def test_thresholds_lead_with_a_coverage_and_none_is_said() -> None:
     assert [threshold.risk for threshold in thresholds_at(probability, labels, np.ones(400), (0.25,))] == [0.25]
     assert {threshold.risk for threshold in usual} <= {0.05, 0.1, 0.2, 0.3}
     assert thresholds_at(probability, labels | True, np.ones(400)) == ()
-    assert accepted_words([{"risk": 0.1, "probability": None, "coverage": 0.0}]) == "none at any risk"
-    assert accepted_words([]) is None

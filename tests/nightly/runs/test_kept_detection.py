@@ -18,15 +18,12 @@ from torch import Tensor
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.api import Run, open_run
-from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.question import Question
-from anchorscope.datasets.text import normalise
 from anchorscope.detecting.detect import detect, read_runs
 from anchorscope.detecting.inputs import open_runs
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
@@ -109,35 +106,6 @@ def logits(model: Any, ids: tuple[int, ...], mask: Tensor) -> Tensor:
         return other(torch.tensor([ids]), use_cache=False).logits[0]
 
 
-def test_columns_are_those_of_the_contract_and_all_numbers(kept: Looked) -> None:
-    features = kept.run.features("facts")
-    assert dict(features.schema) == FEATURE_SCHEMA
-    assert features.columns[1:] == [
-        "answer_tokens",
-        "log_prob_mean",
-        "log_prob_min",
-        "log_prob_first",
-        "margin_first",
-        "entropy_mean",
-        "knockout_log_prob_mean",
-        "knockout_log_prob_min",
-        "random_log_prob_mean",
-        "random_log_prob_min",
-        "p_true",
-        "self_consistency_5",
-        "semantic_entropy_5",
-        "self_consistency_10",
-        "semantic_entropy_10",
-    ]
-    assert set(CONFIDENCE) < set(features.columns)
-    used = [item["item_id"] for item in kept.items]
-    assert features["item_id"].to_list() == used
-    assert kept.run.state_items("facts") == kept.run.state_items("facts", "answer-only") == used
-    assert np.isfinite(features.drop("item_id").to_numpy()).all()
-    for name in features.columns[1:-4]:  # of samples: a random model never says what the file says, or the same twice
-        assert features[name].n_unique() > 1, name
-
-
 @pytest.mark.parametrize("row", ROWS)
 def test_confidence_is_that_of_transformers_own_logits(kept: Looked, row: int) -> None:
     item, found = kept.items[row], kept.features[row]
@@ -182,17 +150,6 @@ def test_p_true_is_asked_in_the_runs_prompt(kept: Looked, row: int) -> None:
         told = torch.log_softmax(kept.lm.model(torch.tensor([ids])).logits[0, -1], -1)
     true, false = (float(told[tokenizer.convert_tokens_to_ids(letter)]) for letter in "TF")
     assert kept.features[row]["p_true"] == pytest.approx(true - false, abs=1e-4)
-
-
-def test_sampled_answers_are_counted_by_their_definitions(kept: Looked) -> None:
-    assert [len(texts) for texts in kept.samples] == [10] * 80
-    assert len({text for texts in kept.samples for text in texts}) > 400  # a random model hardly repeats itself
-    for row in (*ROWS, *range(1, 9)):
-        for n in (5, 10):
-            texts = kept.samples[row][:n]
-            same = sum(normalise(text) == normalise(kept.items[row]["model_answer"]) for text in texts)
-            assert kept.features[row][f"self_consistency_{n}"] == same / n
-            assert 0 <= kept.features[row][f"semantic_entropy_{n}"] <= math.log(n) + 1e-9
 
 
 @pytest.mark.parametrize("alpha", [1, 3])

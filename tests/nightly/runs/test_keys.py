@@ -1,6 +1,5 @@
 """Which options, files and versions a step hangs on: what each of them makes anew, exactly, and that it is said."""
 
-import os
 import shutil
 from collections.abc import Iterable
 from importlib import metadata
@@ -17,7 +16,7 @@ from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.loading import load
 from anchorscope.pipeline import steps_of
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.steps import dataset_run, job
+from anchorscope.steps import job
 from anchorscope.steps.dataset_run import DatasetRun
 from anchorscope.steps.job import Job
 from small_facts import rows, write_questions
@@ -32,7 +31,7 @@ REWRITTEN = {"evidence-resample", "evidence-paraphrase", "source-terms"}
 KEPT = {"cut-states", "refits", "permuted-refits", "tables"}
 CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *REWRITTEN, *TABLES}
-STATES = {"clean-states", "log-probs", "final-probes", *PROBED, *CUT}
+STATES = {"clean-states", "log-probs", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
 ALONE = {"before-answer", "answer-alone"}
 USED = {"attention-mass", *ALONE, "detection-columns", "detection-states", *STATES}
@@ -49,6 +48,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "seed": (1, ALL),
     "prompt": ("zero-shot", ANSWERS),
     "max_new_tokens": (17, ANSWERS),
+    "thinking": (8, ANSWERS | {"thinking"}),
     "batch_tokens": (500, ANSWERS),
     "threads": (2, ANSWERS),
     "dtype": ("bfloat16", ANSWERS | {"model"}),
@@ -151,21 +151,6 @@ def test_other_weights_make_all_but_the_questions_anew_and_another_name_of_the_s
     assert changed == ANSWERS | {"model"}
 
 
-def test_the_content_of_a_question_file_counts_and_its_date_does_not(
-    everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path
-) -> None:
-    folder, _ = known
-    out = Path(shutil.copytree(folder, tmp_path / "run"))
-    facts, more = write_questions(tmp_path / "facts.jsonl"), write_questions(tmp_path / "more.jsonl", rows()[:80])
-    both = everything.model_copy(update={"datasets": (f"file:{facts}", f"file:{more}")})
-    before = keys(both, out)
-    os.utime(facts, (1, 1))
-    os.utime(more, (1, 1))
-    assert anew(before, keys(both, out)) == set()
-    write_questions(facts, rows()[:-1])
-    assert anew(before, keys(both, out)) == ALL  # of this dataset; the other is untouched
-
-
 @pytest.mark.parametrize(
     ("library", "expected"),
     [
@@ -190,37 +175,12 @@ def test_another_version_of_a_library_makes_anew_what_it_computes(
     assert anew(before, keys(everything, out)) == expected
 
 
-def test_code_that_computes_differently_makes_anew_what_follows_from_it(
-    everything: Recipe, known: tuple[Path, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, before = known
-    out, made_from = Path(shutil.copytree(folder, tmp_path / "run")), Job.made_from
-
-    def raised(self: Job, epoch: int, libraries: tuple[str, ...], options: tuple[str, ...]) -> Any:
-        return made_from(self, epoch + ("exact_tokens" in options), libraries, options)
-
-    monkeypatch.setattr(dataset_run.Job, "made_from", raised)
-    assert anew(before, keys(everything, out)) == USED | {"tokens"}
-
-
 # The same in whole runs.
 
 RUNS: list[tuple[dict[str, Any], Iterable[str], str]] = [
     (
         {"site": "residual"},
-        [
-            "clean-states",
-            "before-answer",
-            "answer-alone",
-            "principal-states",
-            "cut-states",
-            "refits",
-            "permuted-refits",
-            "evidence-terms",
-            "null-scores",
-            "evidence-parts",
-            "tables",
-        ],
+        {"clean-states", "null-scores", *ALONE, *CUT - FOUND},
         "facts/tables is made again: site was 'mlp', now",
     ),
     (
@@ -247,8 +207,6 @@ def test_an_extended_run_does_only_what_is_new_and_gives_what_one_asked_for_all_
     with watching() as made:
         assert quick(recipe, out) == []
     assert made == []
-
-    # Starting over forgets them: `test_user_files.py`.
 
 
 def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told(

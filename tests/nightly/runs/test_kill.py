@@ -1,15 +1,11 @@
 """A run that is killed at any moment goes on, and ends with the same numbers, its own files and no others."""
 
-import importlib.util
 import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from anchorscope.recipe import Recipe
 from repo import ROOT
-from whole_runs import SmallRun
 
 TOOL = ROOT / "tools" / "kill_and_resume.py"
 MOMENTS = 1
@@ -29,24 +25,3 @@ def test_a_run_killed_at_any_moment_ends_with_the_same_numbers(small_recipe: Rec
     done = kill(small_recipe, "--moments", str(MOMENTS), "--seed", "1", *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith(f"{MOMENTS} kills, 0 wrong, ")
-
-
-def test_the_tool_sees_what_is_not_as_it_should_be(small_run: SmallRun, tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("kill_and_resume", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    out = small_run.copy("finished", tmp_path / "run")
-    reference = tool.numbers(small_run.finished)
-    assert tool.differences(out, reference) == ""
-    (out / tool.MINE).write_text("mine")
-    assert tool.differences(out, reference) == ""
-    (out / "curves.csv.changed-1").write_text("ours")
-    assert tool.differences(out, reference) == "files that nobody lists: curves.csv.changed-1"
-    (out / "curves.csv").write_text("other")
-    assert "other numbers in curves.csv; files that nobody" in tool.differences(out, reference)
-    next((out / "work" / "facts").glob("labels-*/*")).unlink()
-    assert "listed and not there: work/facts/labels-" in tool.differences(out, reference)
-    assert tool.forked(lambda: os.kill(os.getpid(), signal.SIGKILL)) == -signal.SIGKILL
-    assert tool.forked(lambda: 1 / 0) == 1

@@ -9,7 +9,7 @@ import pytest
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import PlannedStep, Silent
 from anchorscope.recipe import Recipe, make_recipe
-from whole_runs import SmallRun, Stop, stopping
+from whole_runs import SmallRun
 
 
 class Watching(Silent):
@@ -56,22 +56,3 @@ def test_what_is_planned_is_made(small_run: SmallRun, which: str, options: dict[
     assert planned == set(told.made)
     measured = [step for step in told.plans[-1] if step.seconds is not None and step.cost]
     assert any(step.seconds for step in measured)  # from which the time left is known at once
-
-
-def test_a_new_run_plans_every_step_before_the_first_is_made(small_run: SmallRun, tmp_path: Path) -> None:
-    listener = Watching()
-    everything = {"evidence": ("all",), "keep": ("detection",), "random_weights": True}
-    recipe = make_recipe({**small_run.recipe.model_dump(), **everything})
-    with stopping("facts/clean-states"), pytest.raises(Stop):
-        run_recipe(recipe, tmp_path / "run", progress=listener)
-    (plan,) = listener.plans
-    assert {"facts/answers", "facts/effects-patching", "facts/experiment-saliency", "facts/tables"} <= to_make(plan)
-    assert {"facts/detection-states", "facts/evidence-random-weights"} <= to_make(plan)
-    costs = {step.name: step.cost for step in plan}
-    assert costs["facts/answers"] == 0  # they were supplied
-    assert costs["facts/effects-knockout"] > costs["facts/clean-states"] > 0
-
-
-def test_a_finished_run_plans_nothing(small_run: SmallRun, tmp_path: Path) -> None:
-    told = watched(small_run.recipe, small_run.copy("finished", tmp_path / "run"))
-    assert (told.made, told.plans) == ([], [])

@@ -64,6 +64,3 @@ with showing("auto") as listener:
     listener.finish()
     listener.done("d/clean")
 """
-
-
-# Options.

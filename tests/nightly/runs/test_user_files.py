@@ -82,18 +82,3 @@ def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run
     assert mine() == MINE
     assert tables_of(out) == small_run.tables
     assert not list(out.rglob("*.changed-*"))
-
-
-def test_a_step_that_lies_behind_a_link_is_not_removed(small_run: SmallRun, tmp_path: Path) -> None:
-    """A folder from elsewhere may hold a link to anything, and list what is there as its own."""
-    from anchorscope.artefacts.run_folder import read_index
-
-    out = small_run.copy("finished", tmp_path / "run")
-    write(tmp_path / "elsewhere", {"thesis.tex": b"mine"})
-    (out / "work" / "link-0123456789ab").symlink_to(tmp_path / "elsewhere")
-    index = read_index(out)
-    index.leaving.append("work/link-0123456789ab/thesis.tex")
-    index.save()
-    with pytest.raises(UserError, match="has a link in the place of 'work/link-0123456789ab'"):
-        quick(small_run.recipe, out)
-    assert (tmp_path / "elsewhere" / "thesis.tex").read_bytes() == b"mine"

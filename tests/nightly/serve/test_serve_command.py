@@ -110,8 +110,6 @@ def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
 def test_the_demos_detector_is_whole_and_of_the_embedded_model() -> None:
     trained = read_bundle(DEMO)
     assert trained.setting.source == "smollm2-135m"
-    assert trained.layer_probes is not None
-    assert list(trained.layer_probes.layers) == list(range(trained.setting.n_layers))
     assert trained.card.calibration
     quality = {(row["metric"], row["prevalence"]): row for row in trained.card.quality}
     assert f"AUROC {quality['auroc', 'balanced']['value']:.3f}" in (ROOT / "docs" / "serving.md").read_text()

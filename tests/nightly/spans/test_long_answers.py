@@ -99,21 +99,6 @@ def test_windows_give_what_all_prefixes_give(name: str, data: st.DataObject, win
         assert offsets_by_decoding(tokenizer.decode, ids) == offsets_from_all_prefixes(tokenizer.decode, ids)
 
 
-def test_a_long_answer_is_decoded_in_windows_of_tokens() -> None:
-    ids = ([SENTENCE_PIECES.token_to_id(piece) for piece in ("▁the", "▁cat", "s", ".")] + EMOJI) * 500
-    longest = []
-
-    def decode(part: list[int]) -> str:
-        longest.append(len(part))
-        return SENTENCE_PIECES.decode(part)
-
-    text, offsets = offsets_by_decoding(decode, ids)
-    assert text == " the cats.🙂".join([""] * 501)[1:]
-    assert offsets[-5:] == [(len(text) - 2, len(text) - 1), *[(len(text) - 1, len(text))] * 4]
-    assert longest[-1] == len(ids)  # the check at the end, of which there is one
-    assert max(longest[:-1]) < locate_file.WINDOW + 100
-
-
 def test_a_text_that_windows_cannot_know_is_decoded_from_every_prefix() -> None:
     def decode(part: list[int]) -> str:
         return ("b" if len(part) > 400 else "a") * len(part)

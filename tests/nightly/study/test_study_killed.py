@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from anchorscope.cli.main import app
 from anchorscope.study.grid import read_study
 from anchorscope.study.study_folder import status_of
+from anchorscope.verifying import verify
 
 WriteStudy = Callable[..., Path]
 
@@ -70,8 +71,9 @@ def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
             assert int(starter.stdout.readline()) == -signal.SIGKILL
             assert states() == then
             assert not status_of(study, out).running
-    assert (out / "report.html").is_file() is False  # it comes when all of a model is done
+    assert (out / "comparison" / "report.html").is_file() is False  # it comes when all of a model is done
     result = invoke("run", written, "--out", out, "--json")
     assert result.exit_code == 0, result.stderr
     assert states() == ["done", "done"]
-    assert (out / "report.html").is_file()
+    assert (out / "comparison" / "report.html").is_file()
+    assert verify(out).whole

@@ -7,11 +7,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from anchorscope.catalogue import EXPERIMENTS, RATED
+from anchorscope.catalogue import RATED
 from anchorscope.cli.main import app
-from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.report import validation_page
-from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA
 from anchorscope.validation.validate import Options, read_summary, validate
 from unprinted import unprinted
 
@@ -53,28 +51,6 @@ def test_the_knockout_finds_pathways_among_true_answers_and_guesses_among_false_
 @pytest.mark.parametrize(("experiment", "way"), [("knockout", "none"), ("patching", "patch-self")])
 def test_what_changes_nothing_finds_nothing(found: dict[str, Any], experiment: str, way: str) -> None:
     assert found["recovery"][experiment]["ways"][way]["auc"] == pytest.approx(0.5, abs=0.12)
-
-
-def test_the_run_behind_it_is_an_ordinary_one_with_all_tables(out: Path) -> None:
-    run = out / "run"
-    experiments = pl.read_csv(run / "experiments.csv", schema=EXPERIMENT_SCHEMA)
-    assert set(experiments["experiment"]) == {name for name in RATED if EXPERIMENTS[name].home is not None}
-    assert experiments.filter(pl.col("value").is_null()).height == 0
-    assert experiments.filter(pl.col("method").is_null() | (pl.col("n") < 1)).height == 0
-    within = experiments.filter(pl.col("ci_low").is_not_null() & ~pl.col("quantity").str.contains("permuted"))
-    assert (within["ci_low"] <= within["ci_high"]).all()
-    for name in ("p_value", "q_value"):
-        known = experiments[name].drop_nulls()
-        assert known.len()
-        assert known.is_between(0, 1).all()
-    items = pl.read_parquet(run / "experiment_items.parquet")
-    assert dict(items.schema) == EXPERIMENT_ITEM_SCHEMA
-    effects = pl.read_parquet(run / "effects.parquet")
-    assert set(effects["intervention"]) == set(INTERVENTIONS)
-    keys = ["dataset", "item_id", "intervention", "variant", "probe", "site", "position"]
-    assert effects.select(keys).is_unique().all()  # an item with several donors has a row for each
-    donors = effects.filter(pl.col("intervention") == "patch-random")["variant"].unique().sort().to_list()
-    assert donors == ["donor 1", "donor 2", "donor 3"]
 
 
 def test_the_planted_models_parts_are_in_the_contracts_columns_and_add_up(out: Path) -> None:

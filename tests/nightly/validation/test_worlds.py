@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 
 from anchorscope.evidence_parts.parts import PARTS
-from anchorscope.report.validation_page import WORLDS_SCHEMA, worlds_section
-from anchorscope.validation.world_marks import (
-    mark_world,
-    measure_replicas,
-    run_worlds,
-    worlds_sentences,
-    worlds_summary,
-    worlds_table,
-)
-from anchorscope.validation.worlds import WIDTH, WORLDS, Truth, draw_features, draw_states, find_truth
+from anchorscope.validation.world_marks import mark_world, run_worlds
+from anchorscope.validation.worlds import WORLDS, Truth, find_truth
 
 ENDLESS = 60_000
 PLANTED = {
@@ -34,18 +26,6 @@ def test_an_endless_sample_has_the_parts_that_were_planted(name):
     truth = find_truth(WORLDS[name], np.random.default_rng(0), ENDLESS)
     assert [truth.parts[part] for part in PARTS] == pytest.approx(PLANTED[name], abs=0.03)
     assert sum(truth.parts[part] for part in PARTS) == pytest.approx(1)
-
-
-@pytest.mark.parametrize("name", WORLDS)
-def test_labels_are_spread_over_groups_and_states_have_their_width(name):
-    world = WORLDS[name]
-    states = draw_states(world, 240, 2, np.random.default_rng(1))
-    features = draw_features(world, 240, 2, np.random.default_rng(1))
-    assert states.labels.mean() == pytest.approx(world.true_share, abs=0.05)
-    assert states.clean.shape == (2, 240, WIDTH + features.clean.shape[-1])
-    if world.n_groups:
-        by_group = [states.labels[states.groups == group].mean() for group in range(world.n_groups)]
-        assert (len(by_group), min(by_group)) == (world.n_groups, pytest.approx(world.true_share, abs=0.1))
 
 
 @pytest.fixture(scope="module")
@@ -77,26 +57,6 @@ def test_each_mark_can_be_missed(bias, covered, claimed, passes):
     assert mark_world("half", 1000, truth_of(0, 0.5, 0.5, 0), values).passes is passes
     matched = mark_world("match", 1000, truth_of(1, 0, 0, 0), values)  # there a claim is none too many
     assert matched.passes is (passes or claimed == 1.0)
-
-
-def test_replicas_too_wide_to_speak_of_do_not_count(results):
-    states = draw_states(WORLDS["half-auc-0.62"], 120, 3, np.random.default_rng(0))
-    measured = measure_replicas(states, find_truth(WORLDS["half-auc-0.62"], np.random.default_rng(0), 5_000))
-    silent = measured["spoken", "all parts"] == 0
-    assert silent.any()
-    assert np.isnan(measured["bias", "together"][silent]).all()
-
-
-def test_tables_sentences_and_section_tell_the_same(results):
-    table, summary = worlds_table(results), worlds_summary(results)
-    assert dict(table.schema) == {name: kind() for name, kind in WORLDS_SCHEMA.items()}
-    assert set(summary) == {"half", "match", "noise-only"}
-    assert summary["half"]["320"]["replicas"] == 2
-    assert len(worlds_sentences(results)) == 2
-    section = worlds_section(table, {"half": "half and half"})
-    titles = dict(section.tables)
-    assert len(titles["320 items"].rows) == 3
-    assert "half and half" in titles["The worlds"].rows[0]
 
 
 def test_the_same_seed_gives_the_same_worlds():

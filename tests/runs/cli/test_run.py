@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -93,25 +92,6 @@ def test_quiet_json_is_the_object_alone_and_a_finished_run_is_not_done_again(
     assert (out / "curves.csv").stat().st_mtime_ns == before
 
 
-def test_a_run_ends_with_its_card_then_chart_and_report(
-    finished: tuple[Path, Result], model: Path, questions: Path
-) -> None:
-    out, _ = finished
-    card = json.loads((out / "answer.json").read_text(encoding="utf-8"))
-    again = run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK)
-    assert (again.exit_code, again.stdout) == (0, "")
-    told = " ".join(again.stderr.split())
-    parts = [
-        " ".join(card["sentence"].split()),
-        "Trust it?",
-        f"report: {out / 'report.html'}",
-        f"figures: {out / 'figures'}",
-        "anchorscope view",
-    ]
-    places = [told.index(part) for part in parts]
-    assert places == sorted(places)
-
-
 def test_the_recipe_of_a_run_repeats_it(finished: tuple[Path, Result], tmp_path: Path) -> None:
     out, _ = finished
     result = run(out / "recipe.toml", "--out", tmp_path / "again", "--quiet", "--no-report")
@@ -181,20 +161,3 @@ def test_a_mistake_is_one_line_and_leaves_nothing(model: Path, questions: Path, 
         message = mistake(*wrong.split(), *others)
         assert all(part in message for part in parts), message
         assert before >= {*tmp_path.iterdir()}, wrong
-
-
-def test_other_options_in_the_same_folder_go_on_with_what_still_serves_and_say_what_does_not(
-    finished: tuple[Path, Result], model: Path, questions: Path, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(finished[0], tmp_path / "run"))
-    before = pl.read_csv(out / "summary.csv")
-    result = run(
-        "--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--site", "residual", "--no-report"
-    )
-    assert result.exit_code == 0, result.output
-    assert "facts/tables is made again: site was 'mlp', now 'residual'" in result.stderr.splitlines()
-    assert "facts/answers" not in result.stderr
-    after = pl.read_csv(out / "summary.csv")
-    assert before.columns == after.columns
-    assert not before.equals(after)
-    assert 'site = "residual"' in (out / "recipe.toml").read_text()

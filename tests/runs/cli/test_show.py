@@ -46,24 +46,6 @@ def mistake(*arguments: object) -> str:
     return line.removeprefix("error: ")
 
 
-def test_the_page_of_one_item(folder):
-    result = ask(folder, "popqa-0")
-    assert (result.exit_code, result.stderr) == (0, "")
-    findings, _ = make_items()
-    item = record(findings, "popqa", "popqa-0")
-    lines = result.stdout.splitlines()
-    facts = {line.split("  ")[0]: line.split("  ", 1)[1].strip() for line in lines if "  " in line}
-    assert facts["question"] == "What is the ⟦capital⟧ of the land of ⟦Bern⟧, number 0?"
-    assert (facts["answer"], facts["accepted"]) == ("Bern", "Bern | Bern City")
-    assert facts["pathways"].startswith(f"plain {item['pathways']['plain']}, corrected {item['pathways']['corrected']}")
-    for effect in item["effects"]:
-        rows = [line for line in lines if line.startswith(f"{effect['intervention']} {effect['variant']} ")]
-        wanted = (f"{effect['delta_p_reference']:+.1f}", f"{effect['flips']} of {effect['runs']}")
-        assert any(all(part in row for part in wanted) for row in rows), effect
-    assert "share 0.25" in facts["further"]
-    assert not any(line != line.rstrip() for line in lines)
-
-
 def test_json_is_one_object_with_every_number(folder):
     result = ask(folder, "popqa/popqa-3", "--json")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -80,12 +62,6 @@ def test_what_would_steer_the_terminal_is_a_sign(folder):
     assert "Who ␛[31mis␛]0;title␇ [bold]the [/bold]� ⟦king⟧  of Bern? :smile:" in result.stdout
     assert "␛[2J[red]Bern" in result.stdout
     assert not any(letter in result.stdout for letter in "\x1b\x07\u202e")
-
-
-def test_an_item_that_was_not_used(folder):
-    text = ask(folder, "popqa-40").stdout
-    assert "The item was not used (unbalanced)" in text
-    assert "what was done" not in text
 
 
 def test_a_run_shows_its_card_and_a_few_items(folder):

@@ -41,7 +41,7 @@ def effect(item: Any, name: str) -> Any:
 def test_the_mean_over_a_group_is_the_curve(run, found, name):
     for dataset, measured in run[1].items():
         for group, curve in curves_of(measured, name).items():
-            members = [one for one in found if one.dataset == dataset and one.pathways.get("plain") == group]
+            members = [one for one in found if one.dataset == dataset and one.pathway == group]
             effects = [one for one in (effect(member, name) for member in members) if one is not None]
             assert len(effects) == curve.n > 0
             mean = np.average([one.delta_p for one in effects], axis=0, weights=[one.runs for one in effects])
@@ -53,8 +53,8 @@ def test_a_flip_by_the_knockout_is_what_the_plain_rule_calls_q_anchored(found):
     for item in used:
         right = (item.probability_before > 0.5) == item.truthful
         expected = "misclassified" if not right else "Q-Anchored" if effect(item, "knockout").flips else "A-Anchored"
-        assert item.pathways["plain"] == expected
-    assert {one.pathways["plain"] for one in used} == {"misclassified", "Q-Anchored", "A-Anchored"}
+        assert item.pathway == expected
+    assert {one.pathway for one in used} == {"misclassified", "Q-Anchored", "A-Anchored"}
 
 
 def test_the_numbers_at_the_reference_layer(run, found):
@@ -92,7 +92,7 @@ def test_an_item_that_is_not_used_has_nothing_measured(found):
     unused = [one for one in found if one.status != "used"]
     assert len(unused) == 4
     for one in unused:
-        assert (one.effects, dict(one.pathways), one.reference_layer, one.probability_before) == ([], {}, None, None)
+        assert (one.effects, one.pathway, one.reference_layer, one.probability_before) == ([], None, None, None)
 
 
 def test_the_page_carries_the_same_numbers(run, found):

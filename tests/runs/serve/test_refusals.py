@@ -41,15 +41,12 @@ def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
     [
         ({"items": []}, "items"),
         ({"items": [{"question": SECRET}]}, "items[0].answer"),
-        ({"items": [{"question": 3, "answer": SECRET}]}, "items[0].question"),
         ({"items": [{"question": "  ", "answer": SECRET}]}, "items[0].question"),
         ({"items": [{**ITEM, SECRET: SECRET}]}, None),
         ({"items": [ITEM], "top_k": 3}, "top_k"),
         ({"items": [ITEM], "risk": 2}, "risk"),
         ({"items": [ITEM], "risk": 0.321}, None),
-        ({"items": {"zebra": SECRET}}, "items"),
         ([SECRET], None),
-        (SECRET, None),
     ],
 )
 def test_a_body_of_another_form(served: Running, body: Any, param: str | None) -> None:
@@ -61,12 +58,10 @@ def test_a_body_of_another_form(served: Running, body: Any, param: str | None) -
     ("content", "kind", "status", "code"),
     [
         (b"{zebra", "application/json", 400, "invalid_json"),
-        (b"", "application/json", 422, "invalid_request"),
         (b"[" * 100_000, "application/json", 400, "invalid_json"),
         (b'{"items": [{"question": "zebra \\ud800", "answer": "a"}]}', "application/json", 422, "invalid_request"),
         (b'{"items": [], "risk": NaN}', "application/json", 422, "invalid_request"),
         (b'{"items": [], "risk": 1' + b"0" * 5000 + b"}", "application/json", 400, "invalid_json"),
-        (b"\xff\xfe", "application/json", 400, "invalid_json"),
         (b"question=zebra", "application/x-www-form-urlencoded", 415, "unsupported_media_type"),
     ],
 )

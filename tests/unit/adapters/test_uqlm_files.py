@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from anchorscope.adapters.uqlm import SCORES, pairs_of, read_result, with_scores, write_result
+from anchorscope.adapters.uqlm import pairs_of, read_result, with_scores, write_result
 from anchorscope.errors import UserError
 
 
@@ -21,36 +21,6 @@ class Scored:
 
 ASKED = {"data": {"prompts": ["Who wrote Dracula?", "Why?"], "responses": ["Bram Stoker", ""]}, "metadata": {}}
 SCORED = (Scored(0.9, 2.2, "accept"), Scored(None, None, "abstain"))
-
-
-def test_a_result_comes_back_with_new_columns(tmp_path):
-    there = {
-        "data": {"responses": ["Bram Stoker", ""], "prompts": ["Who wrote Dracula?", "Why?"], "noncontra": [1.0, 0.2]},
-        "metadata": {"temperature": 1.0, "num_responses": 5},
-    }
-    place = tmp_path / "in.json"
-    place.write_text(json.dumps(there), encoding="utf-8")
-    result = read_result(place)
-    assert pairs_of(result) == [("Who wrote Dracula?", "Bram Stoker"), ("Why?", "")]
-    write_result(tmp_path / "out.json", with_scores(result, SCORED))
-    found = read_result(tmp_path / "out.json")
-    assert found["data"] == {
-        **there["data"],
-        SCORES[0]: [0.9, None],
-        SCORES[1]: [2.2, None],
-        SCORES[2]: ["accept", "abstain"],
-    }
-    assert found["metadata"] == {**there["metadata"], "anchorscope_columns": list(SCORES)}
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["in.json", "out.json"]
-    with pytest.raises(ValueError, match="1 scores for 2"):
-        with_scores(result, SCORED[:1])
-
-
-def test_numbers_that_are_none_become_null(tmp_path):
-    result = with_scores(ASKED, SCORED)
-    result["data"]["other"] = [float("nan"), float("-inf")]
-    write_result(tmp_path / "out.json", result)
-    assert read_result(tmp_path / "out.json")["data"]["other"] == [None, None]
 
 
 def test_uqlm_opens_it(tmp_path):

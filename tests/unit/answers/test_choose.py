@@ -46,14 +46,11 @@ def test_a_question_without_any_word_is_bad_because_nothing_in_it_can_be_cut() -
 
 YES_NO = [
     (("yes",), True),
-    (("No.",), True),
     (("Yes", "no"), True),
     (("yes", "yeah"), False),
-    (("Norway",), False),
     (("no one",), False),
     (("yes", "Yes!"), True),
     (("Yes and no",), False),
-    (("not",), False),
 ]
 
 

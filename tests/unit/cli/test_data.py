@@ -65,12 +65,9 @@ def test_bad_rows_are_skipped_unless_told_otherwise() -> None:
     ("arguments", "message"),
     [
         (["nothing.csv"], "There is no file nothing.csv"),
-        (["a" * 5000], "Unknown dataset 'aaaa"),
         (["popqq"], "Unknown dataset 'popqq'; allowed: atlas, hotpotqa, nq, passages, popqa, triviaqa. Did you mean"),
-        (["popqq=mine.jsonl"], "Unknown dataset 'popqq'; allowed: hotpotqa, nq, popqa, triviaqa."),
         (["."], ". is a directory"),
         (["mine.jsonl", "--on-bad-row", "maybe"], "Unknown value of --on-bad-row 'maybe'; allowed: fail, skip."),
-        (["mine.jsonl", "--columns", "question"], "--columns: 'question' is not of the form"),
         (["mine.jsonl", "--columns", "question=prompt"], "mine.jsonl has no column 'prompt'"),
         (["popqa"], "Dataset 'popqa' could not be loaded from the hub (akariasai/PopQA): Couldn't reach"),
     ],

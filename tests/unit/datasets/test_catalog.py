@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.datasets.catalog import DatasetSpec, HubSource, absolute, open_dataset, parse_spec, split_specs
 from anchorscope.errors import UserError
-from sample_files import NQ, SAMPLES, json_lines, write
+from sample_files import SAMPLES, write
 
 
 def test_what_may_be_written() -> None:
@@ -27,20 +27,6 @@ def test_a_path_is_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert parse_spec("mine") == DatasetSpec("mine", Path("mine"))  # no ending, and there
     assert absolute("nq=x.csv") == f"nq={tmp_path.resolve() / 'x.csv'}"
     assert (absolute("atlas"), absolute("popqa")) == ("atlas", "popqa")
-
-
-def test_a_reading_counts_as_it_goes_and_is_gone_through_once(tmp_path: Path) -> None:
-    path = write(tmp_path, json_lines([NQ[0], {"question": ""}, NQ[1], {}, NQ[2]]))
-    reading = open_dataset(parse_spec(f"file:{path}"), "skip")
-    assert (reading.format, reading.rows) == ("NQ-open, JSON lines", 0)
-    questions = iter(reading)
-    next(questions)
-    next(questions)
-    assert (reading.rows, [bad.line for bad in reading.bad_rows]) == (3, [2])
-    list(questions)
-    assert (reading.rows, [bad.line for bad in reading.bad_rows]) == (5, [2, 4])
-    with pytest.raises(RuntimeError, match="once"):
-        next(iter(reading))
 
 
 def test_a_reading_that_is_left_early_closes_its_file(tmp_path: Path) -> None:

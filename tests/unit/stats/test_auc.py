@@ -30,16 +30,6 @@ def test_counts_the_pairs_of_one_stratum(seed: int, n: int, n_strata: int) -> No
     assert auc(scores, labels, strata) == pytest.approx(wanted, nan_ok=True)
 
 
-def test_many_rows_at_once_equal_one_by_one() -> None:
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(3, 4, 30))
-    labels = rng.random(30) < 0.5
-    strata = rng.integers(0, 3, 30)
-    together = auc(scores, labels, strata)
-    assert together.shape == (3, 4)
-    assert together[2, 1] == pytest.approx(auc(scores[2, 1], labels, strata))
-
-
 def test_every_row_may_have_labels_of_its_own() -> None:
     rng = np.random.default_rng(1)
     scores, labels, strata = rng.normal(size=(6, 25)), rng.random((6, 25)) < 0.5, rng.integers(0, 2, 25)

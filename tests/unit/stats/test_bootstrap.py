@@ -30,14 +30,6 @@ def test_interval_covers_the_true_mean_about_95_times_in_100():
     assert 0.90 <= covered / 300 <= 0.98
 
 
-def test_undefined_resamples_are_left_out_and_wholly_undefined_stays_undefined():
-    samples = np.array([[1.0, np.nan], [3.0, np.nan]])
-    low, high = percentile_interval(samples)
-    assert low[0] == pytest.approx(1.05)
-    assert np.isnan(low[1])
-    assert np.isnan(high[1])
-
-
 @pytest.mark.parametrize("n", [1, 2, 3, 20, 41, 500, 2000])
 def test_intervals_of_any_number_of_samples_are_numpys_percentiles(n):
     samples = np.random.default_rng(n).normal(size=(n, 3))

@@ -55,55 +55,6 @@ def test_a_deep_trough_is_found_where_it_is(layers, data, depth, seed):
     assert shape.range_within(curve).value == pytest.approx(depth)
 
 
-@given(LAYERS, st.data(), st.integers(0, 50))
-def test_groups_separate_where_they_do(layers, data, seed):
-    start = data.draw(st.integers(0, layers - 1))
-    flat = drawn(np.zeros(layers), 0.05, seed=seed)
-    falls = drawn(np.where(np.arange(layers) < start, 0.0, -20.0), 0.05, seed=seed + 1)
-    found = shape.separation(falls, flat)
-    assert (found.value, found.ci_low, found.ci_high) == (start, start, start)
-    never = shape.separation(flat, falls)
-    assert never.value == never.ci_low == math.inf
-    unsure = shape.separation(drawn(falls.value, 30.0, seed=seed), flat)
-    assert unsure.ci_high == math.inf
-    assert unsure.ci_low == 0
-
-
-def test_curves_that_meet_again_separate_only_after_that():
-    values = np.array([0.0, -20, -20, 0, -20, -20])
-    found = shape.separation(drawn(values, 0.1), drawn(np.zeros(6), 0.1, seed=1))
-    assert found.value == 4
-    assert shape.separation(drawn(values[:4], 0.1), drawn(np.zeros(4), 0.1, seed=1)).value == math.inf
-
-
-def test_a_decline_runs_from_its_onset_to_the_trough():
-    values = np.array([0.0, 0, 0, -10, -20, -30, -40, -20, -20])
-    found = shape.decline(drawn(values, 0.1))
-    assert [found.value, found.ci_low, found.ci_high] == [4, 4, 4]  # from layer 2 to layer 6
-    assert shape.decline(drawn(np.zeros(9), 0.1)).value == 0  # it never falls, so nothing lasts
-    assert shape.decline(drawn(values, 15.0)).ci_low == 0
-
-
-def test_one_and_two_layers():
-    one = drawn([-7.0], 1.0)
-    assert shape.trough(one).layer.ci_high == shape.trough(one).relative.value == 0
-    assert shape.recovery(one).ci_high == 0
-    assert shape.decline(one).ci_high == 0
-    two = drawn([0.0, -30.0], 1.0)
-    assert shape.trough(two).layer.ci_low == 1
-    assert shape.separation(two, drawn([0.0, 0.0], 1.0, seed=1)).value == 1
-
-
-def test_a_curve_without_any_spread_is_known_exactly():
-    curve = drawn([0.0, -10.0, -4.0, -4.0])
-    found = shape.trough(curve)
-    assert (found.depth.ci_low, found.depth.ci_high) == (-10.0, -10.0)
-    assert (found.layer.ci_low, found.layer.ci_high) == (1, 1)
-    level = shape.trough(drawn(np.full(5, 3.0)))
-    assert (level.layer.ci_low, level.layer.ci_high) == (0, 4)
-    assert level.depth.value == 3.0
-
-
 def test_a_layer_of_rounding_does_not_widen_the_others():
     values = np.array([0.0, -10.0, -20.0])
     samples = values + np.random.default_rng(0).normal(size=(500, 3)) * [0.0, 1.0, 1.0]
@@ -127,8 +78,6 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
         shape.first(some),
         shape.last(some),
         shape.range_within(some),
-        shape.decline(some),
-        shape.separation(some, curve),
     ]
     for one in found:
         assert math.isnan(one.ci_low) != decided
@@ -136,30 +85,15 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
         assert not math.isnan(one.value)
 
 
-def test_a_group_without_items_has_no_shape():
-    empty = SampledCurve(np.full(4, np.nan), np.full((100, 4), np.nan), 0)
-    found = shape.trough(empty)
-    for one in (
-        found.depth,
-        found.layer,
-        found.relative,
-        shape.recovery(empty),
-        shape.decline(empty),
-        shape.range_within(empty),
-    ):
-        assert math.isnan(one.value)
-        assert math.isnan(one.ci_low)
-
-
 def test_what_is_drawn_together_is_compared_draw_by_draw():
     rng = np.random.default_rng(3)
     shared = 20 * rng.normal(size=(400, 8))
     lower = SampledCurve(np.full(8, -3.0), -3.0 + shared + 0.1 * rng.normal(size=(400, 8)), 50)
     upper = SampledCurve(np.zeros(8), shared, 60)
-    assert shape.separation(lower, upper).ci_high == 0  # both move together: the gap is known well
+    assert shape.last(lower - upper).ci_high < 0  # both move together: the gap is known well
     assert (lower - upper).n == 50
     mixed = SampledCurve(upper.value, np.roll(upper.samples, 1, axis=0), upper.n)
-    assert shape.separation(lower, mixed).ci_high == math.inf  # as if each had seen questions of its own
+    assert shape.last(lower - mixed).ci_high > 0  # as if each had seen questions of its own
 
 
 X = np.arange(20)
@@ -183,7 +117,6 @@ def test_intervals_cover_the_truth(name):
         "recovery": shape.recovery,
         "size": shape.range_within,
         "last": shape.last,
-        "decline": shape.decline,
     }
     known = {quantity: find(exact).value for quantity, find in quantities.items()}
     covered = dict.fromkeys([*quantities, "band"], 0)

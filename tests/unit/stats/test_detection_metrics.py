@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
-from sklearn.metrics import roc_curve as sklearn_roc_curve
 
 import detection_references as reference
 from anchorscope.stats import detection_metrics as metrics
@@ -33,7 +32,6 @@ ONE_NUMBER = {
     "prr": partial(measured, "prr"),
     "accuracy": lambda *given: metrics.accuracy_at_coverage(*given)[..., 1],
     "risk": lambda *given: metrics.risk_coverage_curve(*given, points=7)[1][..., 2],
-    "roc": lambda *given: metrics.roc_curve(*given, points=7)[1][..., 3],
     "brier": brier,
     "ece": ece,
     "ece_width": lambda *given: ece(*given, bins=5, equal_width=True),
@@ -99,11 +97,6 @@ def test_order_measures_equal_scikit_learn(rows):
     assert weighted_auc(scores, truthful, weights) == pytest.approx(roc_auc_score(truthful, scores, **given_here))
     flagged = average_precision_score(~truthful, -scores, **given_here)
     assert measured("auprc", scores, truthful, weights) == pytest.approx(flagged)
-    rate, hits, _ = sklearn_roc_curve(~truthful, -scores, drop_intermediate=False, **given_here)
-    grid, ours = metrics.roc_curve(scores, truthful, weights, points=16)
-    top = np.array([hits[rate <= one][-1] for one in grid])
-    corner = np.isin(grid, rate)
-    assert ours[corner] == pytest.approx(top[corner])
 
 
 @given(rows=worlds, bins=st.integers(1, 7))
@@ -115,40 +108,3 @@ def test_calibration_error_in_bins_of_equal_mass(rows, bins):
     assert found.mass == pytest.approx(np.full(bins, 1 / bins))
     assert np.all(np.diff(found.probability) >= -1e-12)
     assert (found.rate * found.mass).sum() == pytest.approx(truthful.mean())
-
-
-def test_perfect_and_useless_scores():
-    truthful = np.array([True] * 6 + [False] * 4)
-    best, none = truthful.astype(float), np.zeros(10)
-    assert metrics.all_metrics(best, truthful) == pytest.approx(
-        {
-            "auprc": 1,
-            "brier": 0,
-            "ece": 0,
-            "excess_aurc": 0,
-            "prr": 1,
-            "accuracy_at_50": 1,
-            "accuracy_at_80": 0.75,
-            "accuracy_at_90": 6 / 9,
-        }
-    )
-    useless = metrics.all_metrics(none + 0.6, truthful)
-    assert useless["auprc"] == pytest.approx(0.4)  # the share of false answers
-    assert useless["prr"] == pytest.approx(0)
-    assert useless["ece"] == pytest.approx(0)
-    assert useless["accuracy_at_50"] == pytest.approx(0.6)
-    assert np.isnan(measured("prr", none, np.ones(10, bool)))
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: metrics.roc_curve([0.1, np.nan], [True, False]), "not a number"),
-        (lambda: metrics.roc_curve([0.1, 0.2], [True]), "one number per item"),
-        (lambda: metrics.roc_curve([0.1, 0.2], [True, False], np.ones(3)), "one weight per item"),
-        (lambda: ece([0.1, 1.2], [True, False]), "between 0 and 1"),
-    ],
-)
-def test_what_is_no_score_is_refused(call, told):
-    with pytest.raises(ValueError, match=told):
-        call()

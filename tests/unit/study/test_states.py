@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from anchorscope.artefacts import sealed_folder
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, is_locked, locked
@@ -63,32 +62,19 @@ def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(folder: Pa
     assert not status_of(study(), folder).running
 
 
-@pytest.mark.parametrize("moment", ["move_files", "remove_files"])
-def test_a_page_that_was_stopped_on_its_way_is_known_and_replaced(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    def write(text: str) -> None:
-        with open_study(folder, study(), tmp_path / "study.toml") as opened, opened.new_page(text) as made:
-            (made / "report.html").write_text(text)
-            (made / f"{text}.csv").write_text(text)
+def test_a_study_file_that_was_edited_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
+    def open_again(source: Path) -> set[str]:
+        with open_study(folder, study(), source):
+            return {path.name for path in folder.iterdir() if path.is_file()} - {".lock"}
 
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    write("first")
-    with monkeypatch.context() as patch:
-        patch.setattr(sealed_folder, moment, stop)
-        with pytest.raises(KeyboardInterrupt):
-            write("second")
-    assert "report.html" not in {problem.file for problem in verify(folder).problems}
-    write("third")
-    assert {path.name for path in folder.glob("*.*") if path.is_file()} == {
-        "report.html",
-        "third.csv",
-        "study.json",
-        "study.toml",
-        ".lock",
-    }
+    whole = {"study.json", "study.toml"}
+    assert open_again(tmp_path / "study.toml") == whole
+    (folder / "study.toml").write_text((folder / "study.toml").read_text() + "# mine\n")
+    assert open_again(folder / "study.toml") == whole
+    assert "study.toml" not in {problem.file for problem in verify(folder).problems}
+    (folder / "study.toml").write_text((folder / "study.toml").read_text() + "# more\n")
+    assert "study.toml" in {problem.file for problem in verify(folder).problems}
+    assert open_again(tmp_path / "study.toml") == whole | {"study.toml.changed-1"}
 
 
 def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from anchorscope.report.comparison.comparison_page import (
     Compared,
     Difference,
     comparison_card,
-    controls_table,
     runs_table,
     setting_words,
 )
@@ -46,7 +45,7 @@ def compared() -> Compared:
         Difference("seed", False, {}, "seed: 0 in Small; 1 in Large", "drawn again"),
         Difference("site", True, {}, "site: a in Small", "elsewhere"),
     )
-    return Compared((run(), large), ("a", "b"), flags=flags, command="anchorscope compare 'my a' b --out both")
+    return Compared((run(), large), flags=flags, command="anchorscope compare 'my a' b --out both")
 
 
 def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str, str]:
@@ -57,10 +56,14 @@ def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str,
     return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
 
 
+def controls(compared: Compared, readings: Any) -> tuple[tuple[str, ...], ...]:
+    return comparison_page.controls_table(compared, readings).rows
+
+
 def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None:
     odd = run(MARKUP, 0.4, datasets=("popqa",), random=0.5)
-    folders, flag = (MARKUP, "b"), Difference(MARKUP, True, {}, MARKUP, MARKUP)
-    pages = written(replace(compared, runs=(odd, compared.runs[1]), folders=folders, flags=(flag,)), tmp_path, True)
+    flag = Difference(MARKUP, True, {}, MARKUP, MARKUP)
+    pages = written(replace(compared, runs=(odd, compared.runs[1]), flags=(flag,)), tmp_path, True)
     for page in pages.values():
         assert "<img" not in page.replace('<img alt="', "")
         assert "alert(2)</script>" not in page
@@ -69,9 +72,8 @@ def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None
 
 def test_a_failed_control_is_named_and_decides_trust(compared: Compared) -> None:
     readings = {one.model: read(one) for one in compared.runs}
-    failed = [row for row in controls_table(compared, readings).rows if row[0] == "no"]
-    assert [row[1:3] for row in failed] == [("Large", "PopQA")]
-    assert "needs random words" in failed[0][3]
+    failed = [row for row in controls(compared, readings) if row[-1] == "no"]
+    assert [row[0].partition(":")[0] for row in failed] == ["Large, PopQA"]
     trust = comparison_card(compared, readings, read_across(compared.runs)).trust
     assert trust is not None
     assert trust.verdict == "no"
@@ -82,33 +84,31 @@ def test_a_failed_control_is_named_and_decides_trust(compared: Compared) -> None
 def test_inconclusive_controls_are_not_called_passed(compared: Compared) -> None:
     wide = run("Wide", 0.4, datasets=("popqa",), half=0.2)
     readings = {"Wide": read(wide)}
-    alone = Compared((wide,), ("",))
+    alone = Compared((wide,))
     trust = comparison_card(alone, readings, []).trust
     assert trust is not None
     assert trust.verdict != "yes"
     assert "inconclusive" in trust.reason
-    assert controls_table(alone, readings).rows
+    assert controls(alone, readings)
 
 
 def test_the_table_has_a_row_for_every_run_and_dataset(compared: Compared) -> None:
     table = runs_table(compared, {one.model: read(one) for one in compared.runs})
-    assert [row[:3] for row in table.rows] == [("PopQA", "Small", "a"), ("PopQA", "Large", "b"), ("NQ", "Small", "a")]
+    assert [row[:2] for row in table.rows] == [("PopQA", "Small"), ("PopQA", "Large"), ("NQ", "Small")]
     assert {len(row) for row in table.rows} == {len(table.head)}
-    assert table.rows[1][5] == "70% [67, 73]"
-    old = Compared((model_findings("Old", datasets=("popqa",)),), ("old",))
-    assert runs_table(old, {"Old": read(old.runs[0])}).rows[0][5] == "–"
+    assert table.rows[1][4] == "70% [67, 73]"
+    old = Compared((model_findings("Old", datasets=("popqa",)),))
+    assert runs_table(old, {"Old": read(old.runs[0])}).rows[0][4] == "–"
 
 
 def test_trends_show_the_number_of_every_run(compared: Compared) -> None:
     check, numbers, verdict = readings_table(read_across(compared.runs), subjects=True).rows[0]
     assert (check, verdict) == ("PopQA: what needs question and answer together", "yes")
-    assert "change 0.30 [0.26, 0.34]: 40% for Small (100\u00a0M), 70% for Large (1.0\u00a0B)" in numbers
+    assert "change 30% [26, 34]: 40% for Small, 70% for Large" in numbers
 
 
 def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:
     small = run()
-    same = Compared((small, replace(small, model="Small (2)")), ("a", "b"), same_weights=True)
-    assert setting_words(same).endswith("The model and all options are the same.")
-    assert setting_words(replace(same, flags=compared.flags)).endswith(
-        "The model is the same; the runs differ in 2 things."
-    )
+    same = Compared((small, replace(small, model="Small (2)")), same_weights=True)
+    assert setting_words(same).endswith("All of them have the same model.")
+    assert setting_words(replace(same, flags=compared.flags)).endswith("They differ in seed and site.")

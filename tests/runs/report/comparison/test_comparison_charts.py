@@ -4,8 +4,9 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
+from anchorscope.report.charts.delta_p import delta_p_of_runs
 from anchorscope.report.charts.evidence_parts import part_bars
-from anchorscope.report.comparison.comparison_page import Compared, delta_p_panels
+from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
@@ -14,18 +15,18 @@ FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 
 
 @pytest.fixture(scope="module")
-def compared() -> Compared:
+def runs() -> tuple[Findings, ...]:
     small = with_shares(model_findings("Small", layers=30, datasets=FOUR), World(together=0.4), World(together=0.5))
     large = with_shares(
         model_findings("Large", layers=30, depth=-70.0, parameters=10**9, datasets=FOUR), World(together=0.7)
     )
     noise = model_findings("shape:x", layers=8, depth=-3.0, parameters=10**10, datasets=FOUR[:2], random_weights=True)
-    return Compared((with_random(small), with_random(large), noise), ("a", "b", "c"))
+    return with_random(small), with_random(large), noise
 
 
 @pytest.fixture(scope="module")
-def figure(compared: Compared) -> Figure:
-    return delta_p_panels(compared).plot()
+def figure(runs: tuple[Findings, ...]) -> Figure:
+    return delta_p_of_runs(runs, {run.model: run.model for run in runs}, ()).plot()
 
 
 def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> None:
@@ -39,18 +40,17 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
     assert len(figure.axes[0].collections) == 8
 
 
-def test_what_is_drawn_is_what_the_runs_have(compared: Compared) -> None:
-    chart = delta_p_panels(compared)
-    for run in compared.runs:
+def test_what_is_drawn_is_what_the_runs_have(runs: tuple[Findings, ...]) -> None:
+    chart = delta_p_of_runs(runs, {run.model: run.model for run in runs}, ())
+    for run in runs:
         drawn = chart.data.filter(pl.col("run") == run.model)
         own = run.curves.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
         keys = ["intervention", "dataset", "group", "layer"]
         assert drawn.sort(keys)["delta_p"].to_list() == own.sort(keys)["delta_p"].to_list()
-    assert "shape:x: not run on HotpotQA, NQ" in chart.notes
 
 
-def test_every_run_and_dataset_with_parts_has_a_bar(compared: Compared) -> None:
-    chart = part_bars(compared.runs)
+def test_every_run_and_dataset_with_parts_has_a_bar(runs: tuple[Findings, ...]) -> None:
+    chart = part_bars(runs)
     assert chart is not None
     assert chart.data["bar"].n_unique() == 8  # the noise has none
     (axes,) = chart.plot().axes
