@@ -24,10 +24,10 @@ NIL = Question(
 MUTE = Question("here", "m", "Where is Oz?", ("Kansas",), "Oz", "place", ("Where",), model_answer=" ")
 
 
-def facts(lm: LanguageModel, needs_bos: int | None = None, random_weights: bool = False) -> ModelFacts:
+def facts(lm: LanguageModel) -> ModelFacts:
     tokenizer: Any = deepcopy(lm.tokenizer)
     tokenizer.chat_template = TEMPLATE
-    return ModelFacts("small", 4, 32, 1234, tokenizer, needs_bos, random_weights)
+    return ModelFacts("small", 4, 32, 1234, tokenizer, None, False)
 
 
 def asked(*questions: Question) -> QuestionSample:

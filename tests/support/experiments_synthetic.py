@@ -49,7 +49,6 @@ def make_inputs(
     pathway_signal: float = 0.0,
     after_cut: float = -0.8,
     shift: float = 0.0,
-    labels: Bools | None = None,
     asks: Bools | None = None,
     groups: NDArray[np.int64] | None = None,
     **overrides: Any,
@@ -61,8 +60,7 @@ def make_inputs(
     and `shift` what the knockout takes from coordinate 0 of all. `overrides` replace any field of the inputs.
     """
     rng = np.random.default_rng(seed)
-    own_labels, own_asks = planted(n)
-    labels = own_labels if labels is None else labels
+    labels, own_asks = planted(n)
     asks = own_asks if asks is None else asks
     groups = np.arange(n) // 2 if groups is None else groups
     best = max(1, round(2 / 3 * (n_layers - 1)))

@@ -103,9 +103,9 @@ class Stage:
 # Generators.
 
 
-def plant(folder: Path, rng: random.Random, count: int = 2) -> None:
-    """Puts files of the user's into a folder."""
-    for name in rng.sample(NAMES, count):
+def plant(folder: Path, rng: random.Random) -> None:
+    """Puts two files of the user's into a folder."""
+    for name in rng.sample(NAMES, 2):
         path = os.path.join(os.fsencode(folder), name)
         if not os.path.lexists(path):
             with open(path, "wb") as file:

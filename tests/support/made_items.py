@@ -56,9 +56,9 @@ def random_items(n: int) -> list[Item]:
     return items
 
 
-def random_probes(lm: LanguageModel, seed: int = 0, n_folds: int = 2) -> ProbeSet:
-    """Three probes for every fold and layer."""
-    generator, shape = torch.Generator().manual_seed(seed), (3, n_folds, lm.n_layers)
+def random_probes(lm: LanguageModel, seed: int = 0, n_folds: int = 2, n_probes: int = 3) -> ProbeSet:
+    """Some probes for every fold and layer."""
+    generator, shape = torch.Generator().manual_seed(seed), (n_probes, n_folds, lm.n_layers)
     weight = torch.randn(*shape, lm.d_model, generator=generator)
     return ProbeSet(weight, torch.randn(shape, generator=generator), np.ones(shape), np.ones(shape), ())
 

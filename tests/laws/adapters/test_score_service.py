@@ -11,8 +11,7 @@ from unittest.mock import MagicMock, patch
 import pytest
 
 from anchorscope.errors import UserError
-from anchorscope.models.language_model import LanguageModel
-from running import Running, running
+from running import Running
 
 PAIR = ("Who wrote Dracula?", "Bram Stoker")
 
@@ -29,12 +28,6 @@ def ask_score() -> Iterator[Any]:
     names = ("inspect_ai", "inspect_ai.scorer", "inspect_ai.solver")
     with patch.dict(sys.modules, {name: MagicMock() for name in names}):
         yield importlib.import_module("anchorscope.adapters.inspect_ai").ask_score
-
-
-@pytest.fixture(scope="module")
-def service(tiny_llama: LanguageModel) -> Iterator[Running]:
-    with running(tiny_llama) as one:
-        yield one
 
 
 def test_the_score_is_the_services_own(service: Running, ask_score: Any) -> None:

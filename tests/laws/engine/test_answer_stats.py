@@ -28,12 +28,7 @@ def answered() -> list[TokenSequence]:
 
 
 def stats(
-    lm: LanguageModel,
-    items: Sequence[TokenSequence],
-    variants: Sequence[Variant],
-    prefix: Prefix,
-    budget: int = 10_000,
-    answers_of: Sequence[int] | None = None,
+    lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix, budget: int = 10_000
 ) -> dict[tuple[int, int], np.ndarray]:
     """Of every (variant, item), [statistic, token]."""
     found: dict[tuple[int, int], np.ndarray] = {}
@@ -42,8 +37,7 @@ def stats(
         parts = zip(batch, values.split(lengths, dim=1), strict=True)
         found.update({(variant, item): one.numpy() for item, one in parts})
 
-    every = range(len(variants)) if answers_of is None else answers_of
-    captured(lm, items, prefix, variants, budget, answers_of=every, receive_answers=receive)
+    captured(lm, items, prefix, variants, budget, answers_of=range(len(variants)), receive_answers=receive)
     return found
 
 

@@ -35,12 +35,12 @@ def test_a_shared_prefix_may_be_longer_than_the_window(tiny: LanguageModel, item
 
 
 def go(
-    lm: LanguageModel, items: list[TokenSequence], n_layers: int | None, tokens: int = 10_000
+    lm: LanguageModel, items: list[TokenSequence], n_layers: int | None
 ) -> tuple[dict[tuple[int, int], Tensor], EdgeCounts]:
     cuts = dict(enumerate(make_cuts(items)))
     variants = [CLEAN, Variant(cuts), Variant(cuts, range(1, 2))]
     variants = variants[:2] if n_layers == 1 else variants
-    return captured(lm, items, shared_prefix(lm), variants, tokens, n_layers=n_layers)
+    return captured(lm, items, shared_prefix(lm), variants, n_layers=n_layers)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3, 4])

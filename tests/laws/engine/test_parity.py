@@ -80,15 +80,6 @@ def test_many_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items
     check_every_kind(tiny, items, cuts, NO_PREFIX, windows(tiny.model), 400)
 
 
-def test_layers_of_one_model_may_differ_in_their_window(
-    mixed_windows: LanguageModel, items: list[TokenSequence]
-) -> None:
-    prefix, seen = shared_prefix(mixed_windows), [None, None, 8, 8]
-    for item, states in zip(items, run(mixed_windows, items, prefix), strict=True):
-        assert_same(states, watch(mixed_windows.model, item.ids)[list(item.read_at)])
-    check_every_kind(mixed_windows, items, make_cuts(items), prefix, seen, 400)
-
-
 def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     # The knockout's meaning in one law: with every later edge cut, another token in its place changes nothing after it.
     item = items[2]

@@ -28,11 +28,10 @@ def sample(
     sampling: Sampling | None,
     batches: list[list[int]] | None = None,
     shared: bool = True,
-    room: int = ROOM,
 ) -> list[Decoded]:
     prefix = shared_prefix(lm) if shared else NO_PREFIX
     every = batches or [list(range(len(prompts)))]
-    return decode(lm, prompts, prefix, every, room, is_end, sampling=sampling)
+    return decode(lm, prompts, prefix, every, ROOM, is_end, sampling=sampling)
 
 
 def warped(logits: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:

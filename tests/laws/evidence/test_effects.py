@@ -35,8 +35,8 @@ class Bench:
         self.states = found.clean.states
         self.clean = score_states(self.scoring.scorer("cpu"), self.states)
 
-    def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:
-        return self.run_all([intervention], batch_tokens)[0][0]
+    def run(self, intervention: Intervention) -> Effect:
+        return self.run_all([intervention])[0][0]
 
     def run_all(self, interventions: list[Intervention], batch_tokens: int = 200) -> tuple[list[Effect], CutStates]:
         planned = [plan_cut(one, self.items, self.setting) for one in interventions]

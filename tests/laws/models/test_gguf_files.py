@@ -42,9 +42,9 @@ def blocks(kind: Kind, shape: tuple[int, ...], rng: np.random.Generator) -> np.n
         return rng.integers(0, 256, (*shape[:-1], shape[-1] // size * stored), dtype=np.uint8)
 
 
-def write_family(file: Path, family: str, kind: Kind, seed: int = 0) -> None:
+def write_family(file: Path, family: str, kind: Kind) -> None:
     """A GGUF file of a tiny model of one family, every matrix in one kind of blocks."""
-    writer, rng = gguf.GGUFWriter(str(file), family), np.random.default_rng(seed)
+    writer, rng = gguf.GGUFWriter(str(file), family), np.random.default_rng(0)
     writer.add_block_count(LAYERS)
     writer.add_context_length(64)
     writer.add_embedding_length(WIDTH)
