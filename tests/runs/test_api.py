@@ -45,6 +45,8 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
     assert run.figure().axes[0].get_ylabel() == "ΔP"
     assert run.figures[0] == "delta_p"
     assert run.card.record() == anchorscope.open_run(here).card.record()
+    seconds = sum(step["seconds"] for step in run.manifest["steps"])
+    assert seconds <= run.manifest["elapsed_seconds"] + 0.1  # none counts twice
     again = anchorscope.open_run(here)
     assert again.curves.equals(run.curves)
     assert "llama" in repr(again)
@@ -58,6 +60,12 @@ def test_every_public_name_is_there_and_importing_costs_nothing() -> None:
         anchorscope.rum  # noqa: B018
     code = "import anchorscope, sys; sys.exit('torch' in sys.modules or 'polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_loaded_model_needs_its_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(anchorscope.UserError, match="needs its tokenizer"):
+        anchorscope.run(object(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 # What a finished run shows, and how.

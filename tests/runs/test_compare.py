@@ -31,15 +31,7 @@ REFUSED = {
     "exact_tokens": "rules",
     "prompt": "zero-shot",
 }
-FLAGGED = {
-    "seed": 7,
-    "limit": 100,
-    "folds": 4,
-    "bootstrap": 500,
-    "yes_no": "keep",
-    "max_new_tokens": 32,
-    "max_per_class": 100,
-}
+FLAGGED = {"seed": 7, "limit": 100, "yes_no": "keep"}
 
 
 def pair(folder: Path, *, first: dict[str, Any] | None = None, **second: Any) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.files import folder_beside, make_folder, replacing, write_json
+from anchorscope.files import folder_beside, make_folder, read_regular, replacing, write_json
 
 
 def below(path: Path) -> dict[str, bytes]:
@@ -56,6 +56,15 @@ def test_json_has_no_nan_and_a_refused_record_leaves_the_old_one(tmp_path: Path)
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "one.json", {"é": float("nan")})
     assert below(tmp_path) == {"one.json": '{\n "é": 1\n}'.encode()}
+
+
+def test_what_has_no_end_and_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "device").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for kind in ("device", "pipe", "folder"):
+        with pytest.raises(OSError):  # noqa: PT011 - a folder cannot even be opened so
+            read_regular(tmp_path / kind)
 
 
 @pytest.fixture

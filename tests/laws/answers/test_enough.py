@@ -26,9 +26,7 @@ ROWS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([True, False
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=9), st.sampled_from(["relation", "dataset", "none"]))
-def test_no_labels_of_the_open_answers_would_give_more(
-    rows: list[tuple[str | None, bool | None]], balance: str
-) -> None:
+def test_no_labels_of_open_answers_would_give_more(rows: list[tuple[str | None, bool | None]], balance: str) -> None:
     found = LabelCounter(question(number, *row) for number, row in enumerate(rows)).outlook(balance)
     order = priorities(0, "balance", [str(number) for number in range(len(rows))])
     best = 0

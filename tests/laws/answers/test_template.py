@@ -116,9 +116,7 @@ def test_the_first_token_is_never_there_twice(tiny_llama: LanguageModel) -> None
 
 @pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
 @given(texts=st.lists(CHAT_TEXT, min_size=1, max_size=3))
-def test_a_questions_characters_are_exactly_its_tokens(
-    tiny_llama: LanguageModel, source: str, texts: list[str]
-) -> None:
+def test_a_questions_characters_are_its_tokens(tiny_llama: LanguageModel, source: str, texts: list[str]) -> None:
     tokenizer = tokenizer_with(tiny_llama, source)
     template = make_template("chat", tokenizer, tokenizer.bos_token_id)
     prompts = chat_prompts_of(tokenizer, template, *texts)

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from anchorscope.errors import UserError
 from anchorscope.probes.crossfit import PROBES, ProbeSet, Splits, fit_probes, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS
+from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS, weighted_auc
 from anchorscope.stats.streams import unnamed
 
 N_FOLDS, N_LAYERS = 4, 3
@@ -178,3 +178,17 @@ def test_choices_and_probes_are_those_of_scikit_learn(example: Example, fitted: 
         found = x @ fitted.weight[probe, fold, layer].double().numpy() + float(fitted.bias[probe, fold, layer])
         assert np.abs(found - wanted.decision_function(scaled)).max() < 0.02
     assert len(chosen) > 1  # or a constant choice would pass
+
+
+@given(st.integers(0, 10_000))
+def test_a_weighted_auc_counts_ties_half_whatever_the_order_of_the_items(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 5, 40).astype(np.float32)  # most items tie with others
+    weights = rng.integers(0, 4, (2, 40)).astype(np.float32) / 2
+    targets = (np.arange(40) % 2).astype(np.float32)
+    weights[:, :4] = 1
+    wanted = [roc_auc_score(targets, scores, sample_weight=row) for row in weights]
+    shuffled = rng.permutation(40)
+    for order in (slice(None), shuffled):
+        given = (torch.tensor(one[..., order]) for one in (scores[None, None], weights[:, None], targets[None, None]))
+        np.testing.assert_allclose(weighted_auc(*given).numpy(), wanted, atol=1e-9)

@@ -55,8 +55,6 @@ def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
         ([runs[0], runs[0], *out], "error: The run "),
         ([runs[0], *out], "error: A comparison needs at least two finished run folders"),
         ([*runs, *out, "--names", "a"], "error: --names takes one name per run, in the order of the runs"),
-        ([*runs, *out, "--names", "a,"], "error: --names takes one name per run, in the order of the runs"),
-        ([*runs, *out, "--names", ""], "error: --names takes one name per run"),
         ([*runs, *out, "--names", "a, a"], "error: --names takes one name per run, in the order of the runs"),
         (runs, "error: Missing option '--out'."),
     ):

@@ -133,16 +133,13 @@ FILES = {
     "other.csv": "question,reply\nWho?,I\n",
 }
 MISTAKES = {
-    "--site mpl": ("Unknown site 'mpl'; allowed: attention, mlp, residual.", "Did you mean 'mlp'?"),
     "--dataset popqa": ("Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"),
     "--sit mlp": ("No such option: --sit", "Did you mean '--site'?"),
     "--limit many": ("--limit", "valid integer"),
     "broken.toml": ("cannot be read", "must be a TOML file"),
     "trusting.toml": ("lets code run that comes with the model", "add --trust-remote-code"),
     "--model smollm2-135m": ("not installed yet", "anchorscope models --install smollm2-135m"),
-    "--model nobody/nothing": ("Model 'nobody/nothing' cannot be read",),
     "--model bare": ("tokenizer",),
-    "--device gpu7": ("Device 'gpu7' cannot be used here",),
     "--dataset none.csv": ("There is no file",),
     "--dataset bad.jsonl": ("line 2", "broken JSON", "--on-bad-row skip"),
     "--dataset other.csv": ("columns found: ['question', 'reply']", "--columns question=prompt"),

@@ -76,22 +76,18 @@ MISTAKES = {
     "missing column": (["run", "--dataset", "file:other.csv", "--model", "folder"], "column"),
     "unknown option": (["run", "--limits", "3"], "--limit"),
     "unknown model": (["run", "--model", "gtp2"], "Unknown model"),
-    "missing model folder": (["run", "--model", "./nowhere"], "does not exist"),
     "random weights": (["run", "--model", "shape:qwen3-8b"], "--allow-random-weights"),
     "unknown dataset": (["run", "--dataset", "trivia"], "Unknown dataset"),
     "missing question file": (["run", "--dataset", "file:none.csv", "--model", "folder"], "none.csv"),
     "missing recipe": (["run", "none.toml"], "does not exist"),
     "detect: no such run": (["detect", "nowhere", "--out", "d"], "nowhere"),
     "detect: unknown detector": (["detect", "nowhere", "--out", "d", "--detectors", "prob"], "Unknown detector"),
-    "fit: unknown detector": (["fit", "--out", "d", "--detectors", "prob"], "Unknown detector"),
     "fit: no such file": (["fit", "--dataset", "none.csv", "--out", "d"], "none.csv"),
     "score: broken bundle": (["score", "--detector", "broken", "Who?"], "no JSON"),
     "score: altered weights": (["score", "--detector", "altered", "Who?"], "altered or cut off"),
     "score: missing file": (["score", "--detector", "whole", "none.csv"], "none.csv"),
     "score: --out": (["score", "--detector", "whole", "Who?", "--out", "rows.xls"], "ending"),
-    "serve: no bundle": (["serve", "nowhere"], "no such folder"),
     "detector card: no bundle": (["detector", "card", "nowhere"], "no such folder"),
-    "detector card: broken bundle": (["detector", "card", "broken"], "no JSON"),
 }
 """A mistake, how it is made, and a word of the line that reports it."""
 
