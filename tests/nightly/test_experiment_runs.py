@@ -108,9 +108,7 @@ def test_a_chat_runs_to_tables_and_rules_alone_do_not_look_at_the_dataset_whose_
     assert counts["words_by_rules"] == counts["used"] == 80
 
 
-def test_memory_that_ran_out_is_remembered_and_reported(
-    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_ran_out_is_reported(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from anchorscope.models.language_model import LanguageModel
 
     embed = LanguageModel.embed
@@ -133,9 +131,7 @@ needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, rea
 
 @needs_tokenizer
 @pytest.mark.embedded
-def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_weights_are_refused_or_marked_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHAPES, "llama-3.2-1b", replace(SHAPES["llama-3.2-1b"], layers=3))
     with pytest.raises(UserError, match=r"random weights and knows nothing.*--allow-random-weights"):
         run(tmp_path, "shape:llama-3.2-1b/64")

@@ -190,7 +190,7 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
         (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),
     ],
 )
-def test_wrong_options_are_one_line_and_nothing_is_written(
+def test_wrong_options_are_one_line_alone(
     arguments: tuple[object, ...], message: str, run: Path, tmp_path: Path
 ) -> None:
     quick = {name: value for name, value in QUICK.items() if f"--{name}" not in arguments}

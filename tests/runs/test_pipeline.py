@@ -269,7 +269,7 @@ def test_too_few_questions_are_refused_before_a_model_is_loaded_and_nothing_is_w
 @pytest.mark.parametrize(
     "change", [{"device": "tpu"}, {"model": "/nowhere/at/all"}, {"datasets": ("file:/nowhere/at/all.csv",)}]
 )
-def test_starting_over_with_a_mistake_keeps_what_is_there(
+def test_a_mistake_with_fresh_keeps_what_is_there(
     recipe: Recipe, out: Path, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     run = Path(shutil.copytree(out, tmp_path / "run"))

@@ -103,9 +103,7 @@ def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:
         (["context", "system"], "Unknown source in --parts 'system'; allowed: answer, context, context[1]"),
     ],
 )
-def test_a_pair_that_cannot_be_is_refused_in_one_line(
-    folder: Path, tmp_path: Path, parts: list[str], reason: str
-) -> None:
+def test_an_impossible_pair_is_refused_in_one_line(folder: Path, tmp_path: Path, parts: list[str], reason: str) -> None:
     with pytest.raises(UserError) as error:
         quick(recipe_of(folder, parts=parts), tmp_path / "run")
     assert reason in str(error.value)

@@ -88,9 +88,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_a_file_reaches_the_disk_before_its_name_and_the_name_before_anything_else(
-    tmp_path: Path, synced: list[str]
-) -> None:
+def test_a_file_reaches_the_disk_before_its_name_and_that_before_all_else(tmp_path: Path, synced: list[str]) -> None:
     write_json(tmp_path / "one.json", [])
     assert synced == ["fsync one.json.anchorscope-partial", "rename one.json", f"fsync {tmp_path.name}"]
 

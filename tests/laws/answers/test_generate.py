@@ -82,9 +82,7 @@ def plain_greedy(
     return ids[len(prompt) : len(prompt) + room], log_probs[:room], False
 
 
-def test_an_answer_ends_before_the_first_token_that_holds_a_line_break(
-    talker: LanguageModel, talked: list[Answer]
-) -> None:
+def test_an_answer_ends_before_the_first_token_with_a_line_break(talker: LanguageModel, talked: list[Answer]) -> None:
     lengths = set()
     for prompt, answer in zip(build_prompts(talker.tokenizer, questions_of(TEXTS)), talked, strict=True):
         ids, log_probs, finished = plain_greedy(talker, prompt.ids, SPECIAL, ROOM)
@@ -100,7 +98,7 @@ def test_an_answer_ends_before_the_first_token_that_holds_a_line_break(
     assert len({length for length, finished in lengths if finished}) > 2
 
 
-def test_every_end_token_of_the_model_ends_an_answer(
+def test_every_end_token_ends_an_answer(
     talker: LanguageModel, talked: list[Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = next(answer.ids[1] for answer in talked if len(answer.ids) > 2)
@@ -230,9 +228,7 @@ def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageMo
     assert len(executor.shards) - len(again) > 2
 
 
-def test_a_thinking_block_without_an_end_is_truncated(
-    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_thinking_without_an_end_is_truncated(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert EXTRA_THINKING_TOKENS >= 1000  # enough for a thought
     monkeypatch.setattr(generate, "EXTRA_THINKING_TOKENS", 100)
     lm = talking(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever

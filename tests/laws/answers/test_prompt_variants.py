@@ -99,9 +99,7 @@ def test_what_is_an_answer(text: str) -> None:
     before=st.sampled_from(["", " ", '"', "(", "**", "\n"]),
     after=st.sampled_from(["", ".", "!", " .", ")", '"', "...", "; next", ", sorry", "**"]),
 )
-def test_case_marks_and_space_around_it_do_not_matter(
-    phrase: str, change: Callable[[str], str], before: str, after: str
-) -> None:
+def test_case_marks_and_space_do_not_matter(phrase: str, change: Callable[[str], str], before: str, after: str) -> None:
     assert says_dont_know(f"{before}{change(phrase)}{after}")
 
 

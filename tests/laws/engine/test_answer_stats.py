@@ -53,9 +53,7 @@ def by_transformers(lm: LanguageModel, item: TokenSequence, cut: Cut) -> np.ndar
 
 
 @pytest.mark.parametrize("edges", ["all", "direct"])
-def test_statistics_are_those_of_an_eager_reference_clean_and_cut(
-    tiny: LanguageModel, answered: list[TokenSequence], edges: str
-) -> None:
+def test_statistics_equal_an_eager_reference(tiny: LanguageModel, answered: list[TokenSequence], edges: str) -> None:
     cuts = {index: make_cuts(answered, edges)[index] for index in (0, 2, 4)}
     for shared, budget in ((SHARED, 10_000), (SHARED[:-1], 60), ((), 10_000)):
         found = stats(tiny, answered, [CLEAN, Variant(cuts)], compute_prefix(tiny, shared), budget)
@@ -98,7 +96,7 @@ def test_the_head_runs_on_some_tokens_at_a_time(
 
 
 @pytest.mark.parametrize("budget", [10_000, 50])
-def test_a_cut_run_alone_gives_what_it_gives_beside_others(
+def test_a_cut_alone_equals_one_beside_others(
     tiny_llama: LanguageModel, answered: list[TokenSequence], budget: int
 ) -> None:
     cut = Variant({0: make_cuts(answered)[0], 4: make_cuts(answered)[4]}, range(1, 3))

@@ -26,9 +26,7 @@ def attention_mass(
     return {item: mass for one in sums for item, mass in one.masses(items).items()}
 
 
-def test_states_are_the_same_to_the_bit_where_attention_is_summed(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_states_are_equal_to_the_bit_where_attention_is_summed(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     plain, summed = (captured(tiny, items, shared_prefix(tiny), attention=edges)[0] for edges in (None, "all"))
     assert all(torch.equal(states, plain[key]) for key, states in summed.items())
 
@@ -51,7 +49,7 @@ def reference(lm: LanguageModel, item: TokenSequence, edges: str) -> list[float]
 
 @pytest.mark.every_family
 @pytest.mark.parametrize("edges", ["all", "direct"])
-def test_mass_is_the_sum_of_the_weights_of_transformers_own_attention(
+def test_mass_is_the_sum_of_transformers_own_weights(
     tiny: LanguageModel, items: list[TokenSequence], edges: str
 ) -> None:
     found = attention_mass(tiny, items, shared_prefix(tiny), [range(len(items))], edges)

@@ -67,9 +67,7 @@ def test_states_are_those_of_the_whole_pass_and_higher_blocks_are_not_run(
     assert edges.lost.tolist() == all_edges.lost[: len(edges.lost), :n_layers].tolist()
 
 
-def test_a_cut_above_the_last_layer_that_is_run_is_refused(
-    tiny_llama: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_a_cut_above_the_last_layer_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     cuts = Variant(dict(enumerate(make_cuts(items))), range(2, 3))
     with pytest.raises(InterventionNotApplied, match="there are 0 to 1"):
         captured(tiny_llama, items, variants=[cuts], batches=[range(5)], n_layers=2)

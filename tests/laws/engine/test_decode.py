@@ -74,7 +74,7 @@ def log_probs(lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]) 
     return every.gather(1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0]
 
 
-def test_rows_that_leave_do_not_change_the_others(
+def test_rows_that_leave_change_no_others(
     tiny: LanguageModel, prompts: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = answer(tiny, prompts, batches=[[index] for index in range(len(prompts))])

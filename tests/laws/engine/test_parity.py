@@ -53,9 +53,7 @@ def check_every_kind(
             assert (wanted - clean[item]).abs().max() > 1e-3  # the cut is felt
 
 
-def test_captured_states_are_those_of_the_models_own_forward_pass(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_captured_states_are_those_of_the_models_own_pass(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     found = run(tiny, items, shared_prefix(tiny))
     for item, states in zip(items, found, strict=True):
         assert_same(states, watch(tiny.model, item.ids)[list(item.read_at)])
@@ -90,9 +88,7 @@ def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: 
     assert (free[0] - free[1]).abs().max() > 1e-4
 
 
-def test_the_engine_gives_the_same_on_a_model_with_eager_attention(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_the_engine_gives_the_same_with_eager_attention(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     other = wrap(copy.deepcopy(eager(tiny.model)), tiny.tokenizer)
     for cuts in (None, make_cuts(items)):
         assert_same(run(other, items, shared_prefix(other), cuts), run(tiny, items, shared_prefix(tiny), cuts))

@@ -39,7 +39,7 @@ def test_curves_split_by_truth_add_up(tables: dict[str, pl.DataFrame]) -> None:
     assert mixed.to_list() == pytest.approx(whole["delta_p"].to_list())
 
 
-def test_the_nested_score_reads_every_fold_at_its_own_reference_layer(
+def test_the_nested_score_reads_folds_at_their_reference_layer(
     evidence: Evidence, tables: dict[str, pl.DataFrame]
 ) -> None:
     measured = evidence.places["mlp", "final"]
@@ -83,7 +83,7 @@ def test_baselines_that_cannot_be_computed_are_left_out() -> None:
     assert compared.select("quantity", "group").rows() == [("auc_difference", "words")]
 
 
-def test_within_relation_scores_compare_only_items_of_one_relation_and_fold(
+def test_within_relation_scores_compare_one_relation_and_fold(
     evidence: Evidence, tables: dict[str, pl.DataFrame]
 ) -> None:
     measured = evidence.places["mlp", "final"]

@@ -83,9 +83,7 @@ def test_an_unlisted_architecture_of_a_common_build_proves_itself(kind: str, lay
         ("bloom", {}, "has no attribute"),
     ],
 )
-def test_an_unlisted_architecture_of_another_build_is_refused_with_the_reason(
-    kind: str, changes: dict[str, Any], reason: str
-) -> None:
+def test_an_unlisted_architecture_of_another_build_is_refused(kind: str, changes: dict[str, Any], reason: str) -> None:
     text = refused(lambda: wrap(unlisted(kind, **changes), tokenizer=None, name="odd one"))
     assert f"'odd one' is of the architecture '{kind}'" in text
     assert reason in text

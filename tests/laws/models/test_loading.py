@@ -222,7 +222,7 @@ ABSURD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), ABSURD, ids=lambda one: str(one)[:50])
-def test_an_absurd_configuration_is_one_line_without_weights_being_read(
+def test_an_absurd_configuration_is_one_line(
     folder: Path, changes: dict[str, Any], words: str, no_network: list[Any]
 ) -> None:
     change(folder / "config.json", **changes)
@@ -315,9 +315,7 @@ def test_weights_that_cannot_fit_are_refused_with_the_numbers(folder: Path, monk
     assert 0 < free <= total
 
 
-def test_weights_that_do_not_fit_are_told_whatever_the_device_says(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_that_do_not_fit_are_reported(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def too_large(*_: Any, **__: Any) -> None:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes.")
 

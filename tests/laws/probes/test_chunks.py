@@ -111,7 +111,7 @@ def pretend_gpu(monkeypatch: pytest.MonkeyPatch, total: int, free: int) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_gpus_plan_depends_on_all_its_memory_and_not_on_what_is_free(
+def test_a_gpus_plan_depends_on_all_its_memory_free_or_not(
     shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans = set()

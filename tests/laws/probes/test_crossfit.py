@@ -62,7 +62,7 @@ def labelled_groups(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
 
 
 @given(labelled_groups())
-def test_every_probe_learns_from_other_folds_and_the_halves_share_no_group(
+def test_every_probe_learns_from_other_folds_and_halves_share_no_group(
     drawn: tuple[np.ndarray, np.ndarray, int],
 ) -> None:
     labels, groups, seed = drawn

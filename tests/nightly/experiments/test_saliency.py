@@ -38,9 +38,7 @@ def shares(value: float = 0.5) -> Floats:
 # What is measured.
 
 
-def test_both_losses_and_the_share_are_what_the_definition_says(
-    small: ExperimentInputs, tiny_llama: LanguageModel
-) -> None:
+def test_both_losses_and_the_share_follow_the_definition(small: ExperimentInputs, tiny_llama: LanguageModel) -> None:
     """The probe's own cross-entropy goes back through the model here; the experiment multiplies with P(wrong)."""
     items = np.arange(0, small.n, 3)
     flow, measured_share = measure_flow(small, items)

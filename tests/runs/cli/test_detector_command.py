@@ -110,7 +110,7 @@ def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(bundle
     assert not (tmp_path / "none").exists()
 
 
-def test_a_published_bundle_is_read_and_kept_for_when_the_hub_is_away(
+def test_a_published_bundle_is_read_and_kept_without_the_hub(
     bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.repositories["me/probe"] = bundle_files(bundle) | {"README.md": b"a card"}

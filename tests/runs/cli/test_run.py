@@ -81,7 +81,7 @@ def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) ->
     assert record["seconds"] > 0
 
 
-def test_quiet_json_is_the_object_alone_and_a_finished_run_is_not_done_again(
+def test_quiet_json_is_the_object_and_nothing_is_done_again(
     finished: tuple[Path, Result], model: Path, questions: Path
 ) -> None:
     out, first = finished

@@ -59,9 +59,7 @@ def test_the_table_has_all_of_them() -> None:
 
 
 @pytest.mark.parametrize(("command", "option"), numbers(), ids=lambda value: str(value).lstrip("-"))
-def test_a_hostile_number_is_one_line(
-    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_number_is_one_line(command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     out = ["--out", "a/b/c"] if command in ("run", "fit", "validate", "detect") else []
     for value in HOSTILE:
