@@ -61,7 +61,6 @@ def runs_at_hand() -> set[str]:
 
 @pytest.fixture(scope="module")
 def bundles(sandbox: Sandbox) -> None:
-    """Saved detectors, where the docs have them."""
     sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "auto,probe", "--out", "fitted"])
     put_bundles(sandbox)
 
@@ -88,9 +87,6 @@ def take_bundles(sandbox: Sandbox) -> None:
     for name in BUNDLES:
         if (sandbox.path / name).is_symlink():
             (sandbox.path / name).unlink()
-
-
-# --- shell ------------------------------------------------------------------------------------------------------------
 
 
 def ours(words: list[str]) -> list[str] | None:
@@ -171,9 +167,6 @@ def test_options_that_prose_names_exist() -> None:
                     options_exist([word.rstrip(",.;") for word in words])
                 except AssertionError as error:
                     raise AssertionError(f"{name_of(page)}: {code}: {error}") from error
-
-
-# --- Python -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)

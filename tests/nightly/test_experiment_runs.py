@@ -12,7 +12,6 @@ import torch
 from transformers import AutoTokenizer
 
 from anchorscope.errors import TooFewAnswers, UserError
-from anchorscope.models.embedded import installed_path
 from anchorscope.models.sources import SHAPES
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
@@ -29,7 +28,6 @@ CHAT = (
 
 @pytest.fixture(scope="module")
 def model_folder(save_tiny: Callable[[str], Path]) -> Path:
-    """A tiny model on disk, with a chat template."""
     folder = small_model(save_tiny("llama"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.chat_template = CHAT
@@ -126,10 +124,6 @@ def test_memory_that_ran_out_is_reported(model_folder: Path, tmp_path: Path, mon
     assert f"lowered to {tokens['final']} when memory ran out" in (out / "report.md").read_text(encoding="utf-8")
 
 
-needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
-
-
-@needs_tokenizer
 @pytest.mark.embedded
 def test_random_weights_are_refused_or_marked_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHAPES, "llama-3.2-1b", replace(SHAPES["llama-3.2-1b"], layers=3))

@@ -24,7 +24,6 @@ from whole_runs import small_model
 
 @pytest.fixture(scope="module")
 def made(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> anchorscope.Run:
-    """A run of a model that is already loaded."""
     folder, lm = tmp_path_factory.mktemp("made"), load_model(str(small_model(save_tiny("llama"))))
     small = {"folds": 2, "random_cuts": 1, "directions": 2}
     options = quick_options(write_questions(folder / "facts.jsonl"), **small)
@@ -66,9 +65,6 @@ def test_a_loaded_model_needs_its_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(anchorscope.UserError, match="needs its tokenizer"):
         anchorscope.run(object(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-# What a finished run shows, and how.
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,6 @@ def command(*arguments: object) -> Result:
 
 
 def refused(result: Result) -> str:
-    """The one line of a mistake."""
     assert result.exit_code == 2, result.output
     assert result.stdout == ""
     (line,) = (one for one in result.stderr.splitlines() if one.startswith("error: "))
@@ -44,7 +43,6 @@ def refused(result: Result) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that kept all that detectors can read."""
     return write_kept_run(tmp_path_factory.mktemp("runs") / "facts", [questions_of("facts")])
 
 

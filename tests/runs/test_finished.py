@@ -79,7 +79,6 @@ def test_exact_words_are_places_in_the_question(published: tuple[Path, Findings]
 
 
 def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = True) -> Path:
-    """Changes the manifest of a copied run."""
     found = json.loads((out / "manifest.json").read_text())
     change(found)
     if seal:
@@ -90,7 +89,6 @@ def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = 
 
 
 def change_index(out: Path, **changes: Any) -> None:
-    """Changes the index of a copied run, and seals it again."""
     found = json.loads((out / "index.json").read_text()) | changes
     del found["seal"]
     (out / "index.json").write_text(json.dumps({**found, "seal": canonical_hash(found)}))

@@ -57,9 +57,6 @@ SCORES = "model dataset intervention kind site position layer auc ci_low ci_high
 PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
 
 
-# The contract.
-
-
 def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path) -> None:
     assert [name for name in FILES if not (out / name).is_file()] == []
     assert all((out / name).stat().st_size > 0 for name in FILES)

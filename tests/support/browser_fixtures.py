@@ -29,7 +29,6 @@ OpenPage = OpenServed = Callable[..., playwright.Page]
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[playwright.Browser]:
-    """One browser for all tests."""
     executable = needs.chromium()
     with playwright.sync_playwright() as driver:
         running = driver.chromium.launch(executable_path=executable, args=ARGUMENTS)
@@ -116,7 +115,6 @@ def open_served(browser: playwright.Browser, served: Any, complaints: list[str])
 
 
 def check(page: playwright.Page, question: str, *answers: str) -> None:
-    """Fills in the form and checks."""
     page.get_by_label("Check an answer").check()
     page.fill("#question", question)
     page.fill("#answer-0", answers[0])

@@ -80,7 +80,6 @@ class Sandbox:
 
     @cached_property
     def base(self) -> Path:
-        """A finished run with everything in it."""
         pipeline.run_recipe(self.small(make_recipe(EVERYTHING)), self.path / "base")
         return self.path / "base"
 

@@ -65,7 +65,6 @@ def half_lose_their_signal(shift: float = 0.0) -> Measured:
 
 
 def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
-    """The same items in another order."""
     place = np.argsort(order)  # where each old item stands now
     after, ran, n_cut = {}, {}, {}
     for name, items in measured.ran.items():
@@ -87,7 +86,6 @@ def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
 
 
 def sigmoid(log_odds: NDArray[np.floating] | float) -> NDArray[np.floating]:
-    """As everybody writes it."""
     return 1 / (1 + np.exp(-np.asarray(log_odds, dtype=float)))
 
 
@@ -116,7 +114,6 @@ def make_evidence(
     first = random_measured(n, n_layers, n_folds, n_none=n // 2)
 
     def scaled(scale: float) -> Measured:
-        """The same items, other scores."""
         after = {name: scale * logits for name, logits in first.after.items()}
         return replace(first, before=scale * first.before, after=after)
 

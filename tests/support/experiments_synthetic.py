@@ -127,7 +127,6 @@ def _by_probe(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _items(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -> list[Item]:
-    """The used items, then some that were asked and not drawn."""
     n, last = len(labels), int(groups.max())
     items, tokens = [], make_item((0, 1, 2, 3, 4), 4, (1, 2), 1).tokens
     for index in range(n + N_UNUSED):
@@ -159,6 +158,5 @@ def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
 
 
 def only(found: Found, quantity: str, **about: Any) -> Statistic:
-    """The only such row."""
     (row,) = rows(found, quantity, **about)
     return row

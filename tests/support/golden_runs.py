@@ -55,7 +55,6 @@ _DETECTORS = "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,
 
 
 def golden_folder(piece: str) -> Path:
-    """The folder of a piece, made once per version of the code."""
     return cached_run(f"golden-{piece}", PIECES[piece])
 
 

@@ -62,8 +62,6 @@ def make_probes(lm: LanguageModel, n: int = N) -> OutOfFoldProbes:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of pass."""
-
     plan: Callable[[LanguageModel, int], Any]
     """With so many tokens together."""
     run: Callable[[Executor, Any, Progress], Any]

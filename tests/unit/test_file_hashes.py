@@ -29,7 +29,6 @@ def made(folder: Path, **contents: bytes) -> list[Path]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in another process."""
     monkeypatch.setattr(hashing, "_MEMORY", {})
 
 

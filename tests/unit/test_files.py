@@ -10,7 +10,6 @@ from anchorscope.files import folder_beside, make_folder, read_regular, replacin
 
 
 def below(path: Path) -> dict[str, bytes]:
-    """Every file under a folder, with its content."""
     return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 

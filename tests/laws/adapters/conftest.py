@@ -12,7 +12,6 @@ import pytest
 
 @pytest.fixture(scope="module")
 def bundle(tiny_llama, tmp_path_factory) -> Path:
-    """A saved detector of the tiny model."""
     from anchorscope.detectors.bundle import write_bundle
     from detector_cases import trained_on
 

@@ -54,7 +54,6 @@ def talker(tiny_llama: LanguageModel) -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def talked(talker: LanguageModel) -> list[Answer]:
-    """Its answers to all questions."""
     return answered(talker, questions_of(TEXTS))
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from anchorscope.engine import forward
 from anchorscope.engine.capture import STATISTICS
-from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
@@ -63,21 +62,6 @@ def test_statistics_equal_an_eager_reference(tiny: LanguageModel, answered: list
             assert values.shape == wanted.shape == (len(STATISTICS), LENGTHS_OF_ANSWERS[index])
             np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-4)
         assert np.abs(found[0, 4] - found[1, 4]).max() > 1e-2  # the cut is felt
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_generated_answers_are_as_likely_when_they_are_supplied(tiny: LanguageModel, shared: bool) -> None:
-    prompts = [item.ids[:-4] for item in make_items()]
-    prefix = shared_prefix(tiny) if shared else NO_PREFIX
-    spoken = decode(tiny, prompts, prefix, [list(range(len(prompts)))], 7, lambda token, so_far: token % 6 == 2)
-    supplied = [
-        TokenSequence((*prompt, *answer.ids), len(prompt), (len(prompt) - 1,))
-        for prompt, answer in zip(prompts, spoken, strict=True)
-    ]
-    assert any(answer.ids for answer in spoken)
-    found = stats(tiny, supplied, [CLEAN], compute_prefix(tiny, prefix.ids[:5]), 60)
-    for index, answer in enumerate(spoken):
-        np.testing.assert_allclose(found[0, index][0], answer.log_probs, rtol=1e-4, atol=1e-4)
 
 
 def test_the_head_runs_on_some_tokens_at_a_time(

@@ -20,7 +20,6 @@ from hf_reference import eager, watch, weighed
 def attention_mass(
     lm: LanguageModel, items: list[TokenSequence], prefix: Prefix, batches: Sequence[Sequence[int]], edges: str = "all"
 ) -> dict[int, AttentionMass]:
-    """What a clean pass brings along."""
     sums: list[AttentionSums] = []
     captured(lm, items, prefix, batches=batches, attention=edges, receive_attention=sums.append)
     return {item: mass for one in sums for item, mass in one.masses(items).items()}

@@ -21,11 +21,9 @@ class Case:
     halves: Halves
 
     def evidence(self) -> CleanEvidence:
-        """The probes of the half splits."""
         return clean_evidence(self.clean, self.halves, self.labels)
 
     def terms(self, view: torch.Tensor | None = None) -> Terms:
-        """The terms of the cut states, or of another view."""
         return view_terms(self.evidence(), self.cut if view is None else view, self.halves, self.labels)
 
 

@@ -19,7 +19,6 @@ from tiny_models import SIZES, TINY
 
 
 def refused(make: Callable[[], Any]) -> str:
-    """The one line that the user reads."""
     with pytest.raises(UserError) as caught:
         make()
     text = str(caught.value)

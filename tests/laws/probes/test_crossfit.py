@@ -24,8 +24,6 @@ SIGNAL = (0.0, 1.2, 0.5)
 
 @dataclass(frozen=True)
 class Example:
-    """States of several layers with labels, groups and splits."""
-
     states: torch.Tensor
     groups: np.ndarray
     splits: Splits

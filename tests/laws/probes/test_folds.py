@@ -15,7 +15,6 @@ ITEMS = st.lists(st.tuples(st.integers(0, 15), st.booleans(), RELATIONS), min_si
 
 
 def columns(items: list[tuple[int, bool, str | None]]) -> tuple[np.ndarray, np.ndarray]:
-    """Groups and strata."""
     labels = np.array([label for _, label, _ in items], dtype=bool)
     return np.array([group for group, _, _ in items]), truth_strata(labels, [name for _, _, name in items])
 

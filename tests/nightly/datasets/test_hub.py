@@ -64,7 +64,6 @@ def publish(root: Path, name: str) -> Path:
 
 
 def publish_own(root: Path, *splits: str) -> None:
-    """A repository with columns of its own."""
     folder = root / "someone" / "my-questions"
     folder.mkdir(parents=True)
     for split in splits:

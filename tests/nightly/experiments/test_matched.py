@@ -124,9 +124,6 @@ def test_what_words_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) 
         assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
 
 
-# The pairs.
-
-
 def asked(place: int, answer: str) -> Question:
     question = f"What is the colour of stone s{place}?"
     return Question("made", f"q{place}", question, (answer,), subject=f"stone s{place}", relation="colour")

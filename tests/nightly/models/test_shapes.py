@@ -4,11 +4,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from anchorscope.models.embedded import installed_path
 from anchorscope.models.loading import load
 from anchorscope.models.sources import SHAPES, shape_config
 
-needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
 PARAMETERS = {  # as the models' cards state them, in millions
     "smollm2-135m": 134.5,
     "llama-3.2-1b": 1235.8,
@@ -27,7 +25,7 @@ def test_the_shape_has_the_published_number_of_parameters_and_layers(name: str) 
     assert model.config.num_hidden_layers == LAYERS[name]
 
 
-@needs_tokenizer
+@pytest.mark.embedded
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen3-8b"])  # of both architectures
 def test_a_narrow_shape_keeps_its_layers_and_says_that_it_is_random(name: str) -> None:
     lm = load(f"shape:{name}/64")
@@ -39,7 +37,7 @@ def test_a_narrow_shape_keeps_its_layers_and_says_that_it_is_random(name: str) -
     assert lm.embedding.weight.shape[0] == len(lm.tokenizer)
 
 
-@needs_tokenizer
+@pytest.mark.embedded
 def test_random_weights_are_the_same_at_every_call_and_leave_the_seed_alone() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

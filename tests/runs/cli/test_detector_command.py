@@ -35,7 +35,6 @@ QUALITY = {
 
 @pytest.fixture(scope="module")
 def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "probe"
     card = Card("made <b>up</b>", (QUALITY,), ("popqa",), ("knows nothing",), {"anchorscope": "0.1.0"})
     write_bundle(place, trained_on(load_model(str(save_tiny("llama"))), fitted=probe(), card=card))

@@ -43,7 +43,6 @@ def run(*arguments: object) -> Result:
 
 
 def mistake(*arguments: object) -> str:
-    """Runs, and returns the one line that says what is wrong."""
     result = run(*arguments, "--quiet")
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     (line,) = result.stderr.splitlines()
@@ -52,13 +51,9 @@ def mistake(*arguments: object) -> str:
 
 @pytest.fixture(scope="module")
 def finished(model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
-    """One run from the command line, with --json."""
     out = tmp_path_factory.mktemp("runs") / "run"
     with unprinted("delta_p"):
         return out, run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--json")
-
-
-# What is printed.
 
 
 def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) -> None:
@@ -123,8 +118,6 @@ def test_options_win_over_the_recipe_file(
     assert recipe.datasets == ("atlas", "popqa=x.csv", "nq=y.csv")
     assert folder == Path("runs") / f"{Path(recipe.model).name}-atlas-popqa-nq"
 
-
-# Mistakes.
 
 FILES = {
     "broken.toml": "model = ",

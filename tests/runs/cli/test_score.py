@@ -21,7 +21,6 @@ COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "ve
 
 @pytest.fixture(scope="module")
 def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "sum"
     lm = load_model(str(save_tiny("llama")))
     write_bundle(place, trained_on(lm, fitted=added((probe(), probe(("question-only", "mlp", 2))))))

@@ -12,8 +12,6 @@ from anchorscope.errors import UserError
 
 @dataclass(frozen=True)
 class Scored:
-    """As a detector's `Score` is read."""
-
     truth_probability: float | None
     log_odds: float | None
     verdict: str

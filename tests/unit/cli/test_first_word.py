@@ -53,7 +53,6 @@ print(json.dumps(results))
 
 
 def call_all(calls: list[list[str]], folder: Path) -> list[tuple[int | str, str, set[str]]]:
-    """What each of the calls does, in one process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, "-c", CALLS, json.dumps(calls)], cwd=folder, env=environment, capture_output=True, text=True

@@ -38,7 +38,6 @@ def _one_command() -> Iterator[None]:
 
 
 def numbers() -> list[tuple[str, str]]:
-    """The options of all commands whose values are numbers."""
     commands = {
         name: getattr(import_module(f"anchorscope.cli.{file}"), name) for name, (file, _, _) in COMMANDS.items()
     }

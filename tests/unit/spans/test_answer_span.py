@@ -176,7 +176,6 @@ def spoken(frame: str, question: Question, entity: str) -> tuple[str, tuple[int,
 
 
 def swapped(questions: Sequence[Question]) -> list[Pair]:
-    """Questions with a wrong answer of the same kind."""
     by_relation: dict[str, list[str]] = defaultdict(list)
     for question in questions:
         by_relation[str(question.relation)].append(question.answers[0])

@@ -15,7 +15,6 @@ from anchorscope.stats.detection_metrics import brier, ece, reliability_bins
 
 
 def measured(name, scores, truthful, weights=None):
-    """One of all metrics."""
     return metrics.all_metrics(np.full(len(scores), 0.5), truthful, weights, scores)[name]
 
 
