@@ -12,6 +12,7 @@ from anchorscope.files import canonical_hash, sha256
 from anchorscope.recipe import make_recipe, to_toml
 from anchorscope.report.findings import Findings
 from drawn_curves import run_of, with_curves
+from report_shares import run_with_shares
 from report_synthetic import GROUPS, trough
 
 _RULES = ("plain", "corrected", "cross-fitted")
@@ -88,6 +89,16 @@ def write_run(
         "steps": findings.steps.to_dicts(),
     }
     return seal_run(folder, model, **said, **about)
+
+
+def made_run(folder: Path) -> Path:
+    """A run with a report and a figure, as trackers take it."""
+    findings = run_with_shares(datasets=("popqa",))
+    write_run(folder, findings, inputs={"popqa": "a1" * 32}, versions={"anchorscope": "0.1.0"})
+    (folder / "report.html").write_text("<p>report</p>", encoding="utf-8")
+    (folder / "figures").mkdir()
+    (folder / "figures" / "delta_p.png").write_bytes(b"png")
+    return folder
 
 
 def seal_run(folder: Path, model: dict[str, Any], **about: Any) -> Path:

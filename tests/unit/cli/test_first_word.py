@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from anchorscope.cli.main import COMMANDS
+from repo import ROOT
 
 HEAVY = ("torch", "transformers", "polars", "numpy", "matplotlib", "scipy", "sklearn", "pandas", "accelerate")
 DEMO = "src/anchorscope/serve/demo_detector"
-ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
 
 CALLS = """
 import contextlib, io, json, sys
