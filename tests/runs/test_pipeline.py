@@ -25,17 +25,9 @@ FILES = (
     "recipe.toml",
     "manifest.json",
     "index.json",
-    "items.parquet",
-    "probes.safetensors",
-    "probe_scores.csv",
-    "effects.parquet",
-    "pathways.parquet",
-    "curves.csv",
-    "curve_samples.parquet",
     "observations.json",
     "answer.json",
-    "evidence_parts.csv",
-    "evidence_items.parquet",
+    *TABLES,
     "figures/delta_p.png",
     "figures/delta_p.svg",
     "figures/delta_p.pdf",
@@ -60,15 +52,7 @@ PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
 def test_every_file_of_the_contract_is_there_and_nothing_half_written(out: Path) -> None:
     assert [name for name in FILES if not (out / name).is_file()] == []
     assert all((out / name).stat().st_size > 0 for name in FILES)
-    assert {path.name for path in out.iterdir()} - {Path(name).parts[0] for name in FILES} == {
-        ".lock",
-        "work",
-        "experiments.csv",
-        "experiment_items.parquet",
-        "reference_curves.csv",
-        "summary.csv",
-        "evidence_tests.csv",
-    }
+    assert {path.name for path in out.iterdir()} - {Path(name).parts[0] for name in FILES} == {".lock", "work"}
     assert not list(out.rglob("*.anchorscope-partial"))
 
 

@@ -201,16 +201,13 @@ ONE = numbers(1, 1) + NAMED + text(b"t")
         (b"", "cut off"),
         (b"GGML" + b"\0" * 40, "magic invalid"),
         (b"GGUF" + struct.pack("<I", 9) + b"\0" * 16, "version 9"),
-        (numbers(0, 10**18) + NAMED, "cut off"),
         (numbers(0, 1) + struct.pack("<Q", 2**63) + b"x", "cut off"),
         (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 8, 10**7)), "cut off"),
         (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 9, 1) * 1000), "a list of type ARRAY"),
         (numbers(0, 1) + fact(b"a", 99, b""), r"99\W* is not a valid GGUFValueType"),
         (numbers(0, 1) + fact(b"general.alignment", 4, struct.pack("<I", 0)), "Invalid alignment"),
-        (ONE + struct.pack("<I", 2**32 - 1), "cut off"),
         (ONE + struct.pack("<IQIQ", 1, 32, 999, 0) + b"\0" * 999, r"999\W* is not a valid GGMLQuantizationType"),
         (ONE + struct.pack("<IQIQ", 1, 32, 26, 0) + b"\0" * 999, "quantised in a way that cannot be read"),
-        (ONE + struct.pack("<IQIQ", 1, 32, 0, 2**62) + b"\0" * 999, "cut off"),
     ],
 )
 def test_a_hostile_header_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
