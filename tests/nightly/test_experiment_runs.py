@@ -15,22 +15,19 @@ from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.models.sources import SHAPES
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
+from chat_templates import CHATML
 from small_facts import quick_options, rows, write_questions
 from unprinted import unprinted
 from whole_runs import quick, small_model
 
 SMALL = {"folds": 2, "random_cuts": 1, "directions": 2, "report": True}
-CHAT = (
-    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
 def model_folder(save_tiny: Callable[[str], Path]) -> Path:
     folder = small_model(save_tiny("llama"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.chat_template = CHAT
+    tokenizer.chat_template = CHATML
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -99,7 +96,7 @@ def test_a_chat_runs_to_tables_and_rules_alone_do_not_look_at_the_dataset_whose_
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     item = pl.read_parquet(out / "items.parquet").filter(pl.col("status") == "used").row(0, named=True)
     text = tokenizer.decode(item["input_ids"])
-    assert text.endswith(f"<|user|>\n{item['question']}\n<|assistant|>\n{item['model_answer']}")
+    assert text.endswith(f"[user]{item['question']}[end]\n[assistant]\n{item['model_answer']}")
     words = tokenizer.decode([item["input_ids"][index] for index in item["question_tokens"]])
     assert words == f"capital{item['subject']}"
     counts = manifest(out)["counts"][0]

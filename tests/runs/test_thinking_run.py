@@ -10,14 +10,11 @@ import pytest
 
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe
+from chat_templates import MARKED
 from small_facts import SYLLABLES, quick_options
 from tiny_models import build_tiny, speaker
 from whole_runs import quick
 
-MARKED = (
-    "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
-    "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
-)
 ROWS = [
     {"id": f"item-{index}", "question": f"Where is {SYLLABLES[index // 15].title()}{SYLLABLES[index % 15]}?"}
     | {"answers": ["Paris" if index % 2 else "Rome"], "subject": f"{SYLLABLES[index // 15]}{SYLLABLES[index % 15]}"}

@@ -24,6 +24,7 @@ from anchorscope.plan.passes import AnswersPass, plan_answers, plan_thinking, wi
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
+from chat_templates import MARKED
 from many_workers import ManyWorkers
 from tiny_models import speaker
 
@@ -234,9 +235,6 @@ def test_thinking_without_an_end_is_truncated(tiny_llama: LanguageModel, monkeyp
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + 100
-
-
-MARKED = TEMPLATE + "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
 
 
 def thought(lm: LanguageModel, max_tokens: int) -> list[Question]:

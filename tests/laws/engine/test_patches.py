@@ -1,12 +1,14 @@
 """Activation patching: the states of some positions are another item's from one layer on, and nothing else is."""
 
+from dataclasses import replace
+
 import pytest
 from torch import Tensor
 
 from anchorscope.engine.sequences import Patch, TokenSequence, Variant
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.language_model import LanguageModel
-from engine_cases import assert_same, make_cuts, shared_prefix, together
+from engine_cases import assert_same, make_cuts, run, shared_prefix, together
 from hf_reference import blocks, eager, watch
 
 PLACES = (8, 10, 11)
@@ -41,13 +43,22 @@ def reference(lm: LanguageModel, item: TokenSequence, donor: TokenSequence, laye
 
 
 @pytest.mark.every_family
-@pytest.mark.parametrize("layer", [0, 3])
+@pytest.mark.parametrize("layer", [1, 3])
 def test_patches_equal_transformers_with_hooks(tiny: LanguageModel, items: list[TokenSequence], layer: int) -> None:
     found = together(tiny, items, [patched(layer, {0: 2, 3: 1})], shared_prefix(tiny))
     for item, donor in ((0, 2), (3, 1)):
         wanted = reference(tiny, items[item], items[donor], layer)
         assert_same(found[0, item], wanted)
         assert (wanted - watch(eager(tiny.model), items[item].ids)[list(items[item].read_at)]).abs().max() > 1e-3
+
+
+def test_a_patch_at_the_first_layer_runs_the_donors_tokens(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+    found = together(tiny, items, [patched(0, {1: 4})], shared_prefix(tiny))
+    ids = list(items[1].ids)
+    for position, other in zip(PLACES, DONOR_PLACES, strict=True):
+        ids[position] = items[4].ids[other]
+    (wanted,) = run(tiny, [replace(items[1], ids=tuple(ids))], shared_prefix(tiny))
+    assert_same(found[0, 1], wanted)
 
 
 @pytest.mark.parametrize("tokens", [10_000, 100])
