@@ -80,6 +80,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _one_line_for_users() -> Iterator[None]:
+    """Whatever users are told is one line, in every test."""
+    from anchorscope.errors import UserError
+
+    def checked(error: UserError, *told: str) -> None:
+        assert not any("\n" in str(one) for one in told), told
+        Exception.__init__(error, *told)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UserError, "__init__", checked)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _no_waiting_for_the_disk() -> Iterator[None]:
     """A run syncs some 200 files to the disk, one after another; no test cuts the power of this process.
 

@@ -99,7 +99,6 @@ def test_states_that_are_no_numbers_are_refused_with_the_precision(
     assert "NaN or infinity" in text
     assert f"in {str(dtype).removeprefix('torch.')};" in text
     assert "--dtype" in text
-    assert "\n" not in text
 
 
 @pytest.mark.parametrize("budget", [10_000, 50])

@@ -1,6 +1,7 @@
 """Curves: mean ΔP of a group per layer by the three assignments, where the answer is known, and by slow readings."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,26 +33,13 @@ def curves_after_the_shift(measured: Measured, intervention: str, draws: Draws) 
 WAYS = (plain_curves, cross_fitted_curves, curves_after_the_shift)
 
 
-def drawn(measured: Measured, resamples: int = 60) -> Draws:
-    return Draws.of(group_weights(measured.groups, resamples, np.random.default_rng(1)))
-
-
-def keyed(curves: list[Curve]) -> Keyed:
-    found = {(curve.group, curve.truth): curve for curve in curves}
-    assert len(found) == len(curves) == len(GROUPS) * len(TRUTHS)
+def curves(make: Any, measured: Measured, intervention: str = "knockout") -> Keyed:
+    """By one of the ways, with the intervals of 60 resamples."""
+    drawn = Draws.of(group_weights(measured.groups, 60, np.random.default_rng(1)))
+    made = make(measured, intervention, drawn)
+    found = {(curve.group, curve.truth): curve for curve in made}
+    assert len(found) == len(made) == len(GROUPS) * len(TRUTHS)
     return found
-
-
-def plain(measured: Measured, intervention: str = "knockout") -> Keyed:
-    return keyed(plain_curves(measured, intervention, drawn(measured)))
-
-
-def crossed(measured: Measured, intervention: str = "knockout") -> Keyed:
-    return keyed(cross_fitted_curves(measured, intervention, drawn(measured)))
-
-
-def corrected(measured: Measured, intervention: str = "knockout") -> Keyed:
-    return keyed(curves_after_the_shift(measured, intervention, drawn(measured)))
 
 
 def slow_delta(measured: Measured, intervention: str, probe: str, layer: int, item: int) -> float:
@@ -82,17 +70,17 @@ def kept(measured: Measured, intervention: str, truth: str) -> list[int]:
 @pytest.mark.parametrize("make", WAYS)
 def test_half_of_the_items_lose_their_signal(make: object) -> None:
     measured = half_lose_their_signal()
-    curves = keyed(make(measured, "knockout", drawn(measured)))  # type: ignore[operator]
+    found = curves(make, measured)
     lost = 100 * (sigmoid(-0.5) - sigmoid(2))
     for truth, n in (("all", 24), ("true", 12), ("false", 12)):
-        assert curves[Q, truth].delta_p == pytest.approx(lost)
-        assert curves[A, truth].delta_p == pytest.approx(0)
-        assert curves[Q, truth].n == curves[A, truth].n == curves[Q, truth].n_groups == n
+        assert found[Q, truth].delta_p == pytest.approx(lost)
+        assert found[A, truth].delta_p == pytest.approx(0)
+        assert found[Q, truth].n == found[A, truth].n == found[Q, truth].n_groups == n
 
 
 def test_a_common_shift_fools_the_plain_chart_and_not_the_corrected_one() -> None:
     measured = half_lose_their_signal(shift=-3)
-    fooled, right = plain(measured), corrected(measured)
+    fooled, right = curves(plain_curves, measured), curves(curves_after_the_shift, measured)
     # Every true item flips and every false one stays: the plain groups are the labels.
     assert (fooled[Q, "true"].n, fooled[Q, "false"].n) == (24, 0)
     assert (fooled[A, "true"].n, fooled[A, "false"].n) == (0, 24)
@@ -105,7 +93,7 @@ def test_a_common_shift_fools_the_plain_chart_and_not_the_corrected_one() -> Non
 def test_plain_curves_by_a_slow_reading_of_the_definition(intervention: str) -> None:
     measured = random_measured(seed=7)
     groups = slow_group(measured, "full")
-    for (group, truth), curve in plain(measured, intervention).items():
+    for (group, truth), curve in curves(plain_curves, measured, intervention).items():
         items = [item for item in kept(measured, intervention, truth) if groups[item] == group]
         assert curve.n == len(items) > 2
         assert curve.n_groups == len({measured.groups[item] for item in items})
@@ -117,7 +105,7 @@ def test_plain_curves_by_a_slow_reading_of_the_definition(intervention: str) -> 
 @pytest.mark.parametrize("intervention", ["knockout", "none"])
 def test_cross_fitted_curves_by_a_slow_reading_of_the_definition(intervention: str) -> None:
     measured = random_measured(seed=8)
-    for (group, truth), curve in crossed(measured, intervention).items():
+    for (group, truth), curve in curves(cross_fitted_curves, measured, intervention).items():
         means, sizes = [], []
         for assigner, meter in (("a", "b"), ("b", "a")):
             groups = slow_group(measured, assigner)

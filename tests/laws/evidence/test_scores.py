@@ -73,27 +73,27 @@ def test_words_scores_are_those_of_scikit_learn_at_its_optimum() -> None:
     assert np.abs(wanted).max() > 0.5
 
 
-SOME = random_measured(seed=11)
-SOME_DRAWS = Draws.of(group_weights(SOME.groups, 200, np.random.default_rng(0)))
-SOME_SCORED = Scored(SOME.labels, SOME.groups, SOME.folds, SOME_DRAWS)
-LOGITS = SOME.before[0]
+MEASURED = random_measured(seed=11)
+MEASURED_DRAWS = Draws.of(group_weights(MEASURED.groups, 200, np.random.default_rng(0)))
+MEASURED_SCORED = Scored(MEASURED.labels, MEASURED.groups, MEASURED.folds, MEASURED_DRAWS)
+LOGITS = MEASURED.before[0]
 
 
 def test_scores_are_those_of_scikit_learn_within_folds() -> None:
-    found = layer_scores("clean", "transfer", LOGITS, SOME_SCORED)
+    found = layer_scores("clean", "transfer", LOGITS, MEASURED_SCORED)
     assert [score.layer for score in found] == [0, 1, 2, 3]
     for score, logits in zip(found, LOGITS, strict=True):
         assert (score.intervention, score.kind) == ("clean", "transfer")
-        assert score.auc == pytest.approx(float(auc(logits, SOME.labels, SOME.folds)))
-        assert score.log_loss == pytest.approx(log_loss(SOME.labels, sigmoid(logits)))
-        assert score.brier == pytest.approx(brier_score_loss(SOME.labels, sigmoid(logits)))
+        assert score.auc == pytest.approx(float(auc(logits, MEASURED.labels, MEASURED.folds)))
+        assert score.log_loss == pytest.approx(log_loss(MEASURED.labels, sigmoid(logits)))
+        assert score.brier == pytest.approx(brier_score_loss(MEASURED.labels, sigmoid(logits)))
         assert score.ci_low < score.auc < score.ci_high
-        assert (score.n, score.n_groups) == (len(SOME.labels), len(set(SOME.groups.tolist())))
+        assert (score.n, score.n_groups) == (len(MEASURED.labels), len(set(MEASURED.groups.tolist())))
 
 
 def test_extreme_log_odds_keep_the_loss_finite() -> None:
-    sure = np.where(SOME.labels, -900.0, 900.0)[None]
-    (score,) = layer_scores("clean", "transfer", sure, SOME_SCORED)
+    sure = np.where(MEASURED.labels, -900.0, 900.0)[None]
+    (score,) = layer_scores("clean", "transfer", sure, MEASURED_SCORED)
     assert score.log_loss == pytest.approx(900)
     assert (score.auc, score.brier) == (0.0, 1.0)
 

@@ -21,9 +21,7 @@ from tiny_models import SIZES, TINY
 def refused(make: Callable[[], Any]) -> str:
     with pytest.raises(UserError) as caught:
         make()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
+    return str(caught.value)
 
 
 def test_every_listed_architecture_has_a_tiny_model() -> None:

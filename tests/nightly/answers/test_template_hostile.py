@@ -40,7 +40,6 @@ def refusal_of(lm: LanguageModel, source: Any) -> str:
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_a_template_that_does_what_it_must_not(tiny_llama: LanguageModel, name: str) -> None:
     message = refusal_of(tiny_llama, FORBIDDEN[name])
-    assert "\n" not in message
     assert len(message) < 400
     assert "root:" not in message
 
