@@ -37,8 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recipe_of(folder: Path, rows: list[dict[str, Any]], thinking: int) -> Recipe:
     (folder / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = {"model": str(folder / "speaker"), "prompt": "chat", "thinking": thinking, "random_cuts": 1}
-    return make_recipe(quick_options(folder / "facts.jsonl", **options))
+    options = {"model": str(folder / "speaker"), "prompt": "chat", "thinking": thinking}
+    return make_recipe(quick_options(folder / "facts.jsonl", folds=2, random_cuts=1, directions=2, **options))
 
 
 def test_the_items_of_a_run_have_what_the_model_thought(folder: Path) -> None:
