@@ -114,7 +114,7 @@ def test_every_command_of_ours_runs(arguments: list[str], sandbox: Sandbox, bund
         options_exist(arguments)  # of the embedded model, which tests/runs/test_embedded_run.py has
         return
     if "hub:USER/NAME" in arguments:
-        options_exist(arguments)  # it needs a hub; tests/cli/test_detector_command.py has one
+        options_exist(arguments)  # it needs a hub; tests/runs/cli/test_detector_command.py has one
         return
     if arguments[0] in ("detect", "fit"):
         take_bundles(sandbox)
