@@ -23,7 +23,7 @@ if "SHAPES_CHECKED" in os.environ:  # before anything imports what is checked
 
     shape_checks.install([f"anchorscope.{room}" for room in os.environ["SHAPES_CHECKED"].split()])
 
-from needs import MISSING
+from needs import MISSING, embedded_model
 from tiny_models import REPRESENTATIVES, TINY, build_tiny
 
 if TYPE_CHECKING:
@@ -57,11 +57,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    """Every test uses the same kernels, whatever ran before it in this process.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests marked `embedded` are skipped without it; every test uses the same kernels, whatever ran before it.
 
     A product in bfloat16 on a processor that has none switches a library off, and later sums differ in the last digit.
     """
+    if item.get_closest_marker("embedded") is not None:
+        embedded_model()
     if (torch := sys.modules.get("torch")) is not None:
         torch.backends.mkldnn.set_flags(True)
 
@@ -75,6 +77,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "tiny" in metafunc.fixturenames and not named:
         every = any(metafunc.definition.iter_markers("every_family"))
         metafunc.parametrize("tiny", sorted(TINY) if every else REPRESENTATIVES, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_line_for_users() -> Iterator[None]:
+    """Whatever users are told is one line, in every test."""
+    from anchorscope.errors import UserError
+
+    def checked(error: UserError, *told: str) -> None:
+        assert not any("\n" in str(one) for one in told), told
+        Exception.__init__(error, *told)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(UserError, "__init__", checked)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -97,7 +113,6 @@ def tiny(request: pytest.FixtureRequest) -> LanguageModel:
 
 @pytest.fixture(scope="session")
 def tiny_llama() -> LanguageModel:
-    """One tiny model; read only."""
     return build_tiny("llama")
 
 

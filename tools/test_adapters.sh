@@ -60,7 +60,7 @@ for library in ${*:-lm-polygraph truthtorchlm uqlm inspect-ai trackers}; do
         inspect-ai)
             ours
             $pip --constraint constraints.txt inspect_ai==0.3.285 fastapi uvicorn prometheus-client httpx pyarrow
-            run_tests "$library" tests/laws/adapters/test_inspect_ai.py tests/laws/datasets/test_logged_answers.py
+            run_tests "$library" tests/laws/adapters/test_inspect_ai.py tests/laws/datasets/test_logs.py
             ;;
         trackers) # mlflow asks for an older pyarrow than ours; a local database needs no more than alembic
             ours

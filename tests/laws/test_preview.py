@@ -24,10 +24,10 @@ NIL = Question(
 MUTE = Question("here", "m", "Where is Oz?", ("Kansas",), "Oz", "place", ("Where",), model_answer=" ")
 
 
-def facts(lm: LanguageModel, needs_bos: int | None = None, random_weights: bool = False) -> ModelFacts:
+def facts(lm: LanguageModel) -> ModelFacts:
     tokenizer: Any = deepcopy(lm.tokenizer)
     tokenizer.chat_template = TEMPLATE
-    return ModelFacts("small", 4, 32, 1234, tokenizer, needs_bos, random_weights)
+    return ModelFacts("small", 4, 32, 1234, tokenizer, None, False)
 
 
 def asked(*questions: Question) -> QuestionSample:
@@ -86,17 +86,3 @@ def test_a_recipe_is_shown_without_its_weights(tmp_path: Path, save_tiny: Callab
     assert (preview["model"]["n_layers"], preview["model"]["d_model"], dataset["questions"]) == (4, 32, 1)
     assert not dataset["enough"]
     assert dataset["outlook"].startswith("1 question: too few for a run")
-
-
-def test_supplied_labels_are_counted_before_anything_is_run(tiny_llama: LanguageModel) -> None:
-    def shown(n_true: int) -> Record:
-        questions = [
-            Question("d", str(at), f"Where is place {at}?", ("x",), model_answer="there", truthful=at < n_true)
-            for at in range(400)
-        ]
-        (dataset,) = build_preview(recipe("few-shot"), facts(tiny_llama), [("d", asked(*questions))], 1)["datasets"]
-        return dataset
-
-    assert not shown(20)["enough"]
-    assert "by their labels at most 20 true answers: too few for a run" in shown(20)["outlook"]
-    assert (shown(200)["enough"], shown(200)["outlook"]) == (True, "")

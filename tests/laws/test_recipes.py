@@ -7,7 +7,6 @@ import pytest
 
 from anchorscope.cli.main import app
 from anchorscope.datasets.catalog import SOURCES
-from anchorscope.models.embedded import installed_path
 from anchorscope.recipe import make_recipe, read_recipe
 from anchorscope.study.grid import read_study
 from repo import ROOT
@@ -24,11 +23,8 @@ def test_a_recipe_names_known_datasets_and_a_hub_id_and_tells_the_other_model(pa
 
 
 @pytest.mark.embedded
-@pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
-def test_a_recipe_can_be_looked_at_with_another_model_and_other_questions(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recipe_can_be_previewed_with_another_model(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         app(["run", str(path), "--model", "smollm2-135m", "--dataset", "atlas", "--limit", "5", "--dry-run", "--json"])
     assert left.value.code == 0

@@ -21,22 +21,11 @@ MODEL = ModelIdentity("small", "small", "LlamaForCausalLM", 4, 32, 1_000_000, "c
 NO_WAYS = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
 
 
-def dataset(
-    n: int = 400,
-    *,
-    name: str = "mine",
-    relations: int = 4,
-    subjects: int | None = 400,
-    supplied: int = 0,
-    balance: str = "relation",
-    group_by: str = "subject",
-    folds: int = 5,
-    without: int = 0,
-) -> DatasetResult:
-    """What a dataset hands over, labelled, drawn, grouped and split as in a run; every second answer is right."""
+def dataset(*, relations: int = 4, subjects: int | None = 400, supplied: int = 0, without: int = 0) -> DatasetResult:
+    """What 400 questions hand over, labelled, drawn, grouped and split as in a run; every second answer is right."""
     questions = [
         Question(
-            name,
+            "mine",
             str(number),
             f"Who is number {number}?",
             ("Ann",),
@@ -45,24 +34,24 @@ def dataset(
             model_answer=("Ann", "Bob")[number % 2] if number < supplied else None,
             truthful=number % 2 == 0 if number < supplied else None,
         )
-        for number in range(n)
+        for number in range(400)
     ]
-    answers = [Answer(("Ann", "Bob")[number % 2], (1,), (-0.1,), "answered") for number in range(n)]
-    labels = label_answers(questions, answers, balance, group_by, 1500, 0)
+    answers = [Answer(("Ann", "Bob")[number % 2], (1,), (-0.1,), "answered") for number in range(400)]
+    labels = label_answers(questions, answers, "relation", "subject", 1500, 0)
     items = [Item(*row, None) for row in zip(questions, answers, labels, strict=True)]
     used = [index for index, item in enumerate(items) if item.is_used]
     truth = np.array([bool(labels[index].truthful) for index in used])
     strata = truth_strata(truth, [questions[index].relation for index in used])
     order = priorities(0, "folds", [questions[index].item_id for index in used])
-    fold = grouped_folds(np.array([labels[index].group for index in used]), strata, folds, order)
-    sample = QuestionSample(questions, n, 0, 0, 0)
+    fold = grouped_folds(np.array([labels[index].group for index in used]), strata, 5, order)
+    sample = QuestionSample(questions, 400, 0, 0, 0)
     asked = [questions[index] for index in used]
     tables = {
         "items": items_frame(items, dict(zip(used, fold.tolist(), strict=True)), NO_WAYS, ("", "")),
-        "counts": counts_frame(name, sample, items),
+        "counts": counts_frame("mine", sample, items),
         "unavailable": empty(UNAVAILABLE_SCHEMA),
     }
-    return DatasetResult(name, tables, balanced_by(asked, balance), grouped_by(asked, group_by))
+    return DatasetResult("mine", tables, balanced_by(asked, "relation"), grouped_by(asked, "subject"))
 
 
 RUN = RunFacts(Description(MODEL, None, None), make_recipe({}), {}, (64, 64), 1.0)  # type: ignore[arg-type]

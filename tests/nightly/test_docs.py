@@ -61,7 +61,6 @@ def runs_at_hand() -> set[str]:
 
 @pytest.fixture(scope="module")
 def bundles(sandbox: Sandbox) -> None:
-    """Saved detectors, where the docs have them."""
     sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "auto,probe", "--out", "fitted"])
     put_bundles(sandbox)
 
@@ -90,9 +89,6 @@ def take_bundles(sandbox: Sandbox) -> None:
             (sandbox.path / name).unlink()
 
 
-# --- shell ------------------------------------------------------------------------------------------------------------
-
-
 def ours(words: list[str]) -> list[str] | None:
     """The arguments, if it is our command."""
     return words[1:] if words[0] in ("anchorscope", ".venv/bin/anchorscope") else None
@@ -118,7 +114,7 @@ def test_every_command_of_ours_runs(arguments: list[str], sandbox: Sandbox, bund
         options_exist(arguments)  # of the embedded model, which tests/runs/test_embedded_run.py has
         return
     if "hub:USER/NAME" in arguments:
-        options_exist(arguments)  # it needs a hub; tests/cli/test_detector_command.py has one
+        options_exist(arguments)  # it needs a hub; tests/runs/cli/test_detector_command.py has one
         return
     if arguments[0] in ("detect", "fit"):
         take_bundles(sandbox)
@@ -171,9 +167,6 @@ def test_options_that_prose_names_exist() -> None:
                     options_exist([word.rstrip(",.;") for word in words])
                 except AssertionError as error:
                     raise AssertionError(f"{name_of(page)}: {code}: {error}") from error
-
-
-# --- Python -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)

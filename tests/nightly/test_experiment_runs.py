@@ -12,27 +12,22 @@ import torch
 from transformers import AutoTokenizer
 
 from anchorscope.errors import TooFewAnswers, UserError
-from anchorscope.models.embedded import installed_path
 from anchorscope.models.sources import SHAPES
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
+from chat_templates import CHATML
 from small_facts import quick_options, rows, write_questions
 from unprinted import unprinted
 from whole_runs import quick, small_model
 
 SMALL = {"folds": 2, "random_cuts": 1, "directions": 2, "report": True}
-CHAT = (
-    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
 def model_folder(save_tiny: Callable[[str], Path]) -> Path:
-    """A tiny model on disk, with a chat template."""
     folder = small_model(save_tiny("llama"))
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.chat_template = CHAT
+    tokenizer.chat_template = CHATML
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -101,16 +96,14 @@ def test_a_chat_runs_to_tables_and_rules_alone_do_not_look_at_the_dataset_whose_
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     item = pl.read_parquet(out / "items.parquet").filter(pl.col("status") == "used").row(0, named=True)
     text = tokenizer.decode(item["input_ids"])
-    assert text.endswith(f"<|user|>\n{item['question']}\n<|assistant|>\n{item['model_answer']}")
+    assert text.endswith(f"[user]{item['question']}[end]\n[assistant]\n{item['model_answer']}")
     words = tokenizer.decode([item["input_ids"][index] for index in item["question_tokens"]])
     assert words == f"capital{item['subject']}"
     counts = manifest(out)["counts"][0]
     assert counts["words_by_rules"] == counts["used"] == 80
 
 
-def test_memory_that_ran_out_is_remembered_and_reported(
-    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_ran_out_is_reported(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from anchorscope.models.language_model import LanguageModel
 
     embed = LanguageModel.embed
@@ -128,14 +121,8 @@ def test_memory_that_ran_out_is_remembered_and_reported(
     assert f"lowered to {tokens['final']} when memory ran out" in (out / "report.md").read_text(encoding="utf-8")
 
 
-needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
-
-
-@needs_tokenizer
 @pytest.mark.embedded
-def test_random_weights_are_refused_unless_allowed_and_marked_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_random_weights_are_refused_or_marked_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHAPES, "llama-3.2-1b", replace(SHAPES["llama-3.2-1b"], layers=3))
     with pytest.raises(UserError, match=r"random weights and knows nothing.*--allow-random-weights"):
         run(tmp_path, "shape:llama-3.2-1b/64")

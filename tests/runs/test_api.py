@@ -1,6 +1,5 @@
 """The Python door: a run from a model that is already loaded, and what it gives back."""
 
-import inspect
 import json
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from whole_runs import small_model
 
 @pytest.fixture(scope="module")
 def made(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> anchorscope.Run:
-    """A run of a model that is already loaded."""
     folder, lm = tmp_path_factory.mktemp("made"), load_model(str(small_model(save_tiny("llama"))))
     small = {"folds": 2, "random_cuts": 1, "directions": 2}
     options = quick_options(write_questions(folder / "facts.jsonl"), **small)
@@ -45,6 +43,8 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(made: anchorscop
     assert run.figure().axes[0].get_ylabel() == "ΔP"
     assert run.figures[0] == "delta_p"
     assert run.card.record() == anchorscope.open_run(here).card.record()
+    seconds = sum(step["seconds"] for step in run.manifest["steps"])
+    assert seconds <= run.manifest["elapsed_seconds"] + 0.1  # none counts twice
     again = anchorscope.open_run(here)
     assert again.curves.equals(run.curves)
     assert "llama" in repr(again)
@@ -60,7 +60,10 @@ def test_every_public_name_is_there_and_importing_costs_nothing() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# What a finished run shows, and how.
+def test_a_loaded_model_needs_its_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(anchorscope.UserError, match="needs its tokenizer"):
+        anchorscope.run(object(), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")
@@ -81,21 +84,7 @@ def test_a_finished_run_is_opened_and_shown_without_torch(finished: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_options_of_run_are_those_of_the_recipe() -> None:
-    parameters = inspect.signature(anchorscope.run).parameters
-    own = {"out", "tokenizer", "fresh", "progress", "unknown_options"}
-    own |= {"executor", "workers", "for_detectors"}
-    assert set(parameters) - own == set(Recipe.model_fields)
-    defaults = Recipe()
-    for name in Recipe.model_fields:
-        given = parameters[name].default
-        kept = getattr(defaults, name)
-        assert ((given,) if isinstance(kept, tuple) and isinstance(given, str) else given) == kept, name
-        assert parameters[name].annotation is not inspect.Parameter.empty
-    for name in ("seed", "limit", "site", "random_weights"):
-        assert parameters[name].annotation == Recipe.model_fields[name].annotation
-    for name, field in Recipe.model_fields.items():
-        assert f"    {name}: {' '.join(str(field.description).split())}" in str(anchorscope.run.__doc__)
+def test_an_unknown_option_is_one_line() -> None:
     with pytest.raises(anchorscope.UserError, match=r"Unknown option 'random_cut'.*Did you mean 'random_cuts'\?"):
         anchorscope.run(out="run", random_cut=3)  # type: ignore[arg-type]
 

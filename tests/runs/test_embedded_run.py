@@ -15,7 +15,6 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import needs
-from anchorscope.models.embedded import installed_path
 from recompute import recompute
 
 pytestmark = pytest.mark.embedded
@@ -28,8 +27,6 @@ RECOMPUTED = 2
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run folder."""
-    needs.embedded_model()
     out = tmp_path_factory.mktemp("embedded") / "run"
     options = ["--limit", str(LIMIT), "--balance", "dataset", "--max-per-class", "30", "--max-new-tokens", "8"]
     options += ["--bootstrap", "200", "--folds", "3", "--random-cuts", "1", "--directions", "2", "--no-report"]
@@ -52,7 +49,7 @@ def test_the_model_answers_some_and_not_all(run: Path) -> None:
 
 
 def test_plain_transformers_gives_the_same_effects(run: Path) -> None:
-    folder = installed_path("smollm2-135m")
+    folder = needs.embedded_model()
     model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
     found = recompute(run, model, n_items=RECOMPUTED)
     assert found.log_odds < 1e-2

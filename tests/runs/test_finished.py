@@ -20,22 +20,20 @@ from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
-from anchorscope.recipe import make_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
 from anchorscope.report.shares import has_shares
 from anchorscope.stats.estimate import percentile_interval
-from small_facts import quick_options, write_questions
+from whole_runs import N_LAYERS, SmallRun
 
 
 @pytest.fixture(scope="module")
-def published(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
+def published(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
     """A run's folder, and what its report was given."""
-    folder = tmp_path_factory.mktemp("finished")
-    questions = write_questions(folder / "facts.jsonl")
     told: list[Findings] = []
+    out = small_run.copy("half_done", tmp_path_factory.mktemp("finished") / "run")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(results, "write_all", lambda findings, *_: told.append(findings))
-        out = run_recipe(make_recipe(quick_options(questions, model=str(save_tiny("llama")))), folder / "run")
+        run_recipe(small_run.recipe, out)
     return out, told[0]
 
 
@@ -81,7 +79,6 @@ def test_exact_words_are_places_in_the_question(published: tuple[Path, Findings]
 
 
 def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = True) -> Path:
-    """Changes the manifest of a copied run."""
     found = json.loads((out / "manifest.json").read_text())
     change(found)
     if seal:
@@ -92,7 +89,6 @@ def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = 
 
 
 def change_index(out: Path, **changes: Any) -> None:
-    """Changes the index of a copied run, and seals it again."""
     found = json.loads((out / "index.json").read_text()) | changes
     del found["seal"]
     (out / "index.json").write_text(json.dumps({**found, "seal": canonical_hash(found)}))
@@ -111,7 +107,7 @@ def as_first_version(manifest: dict[str, Any]) -> None:
 def test_a_run_of_the_first_version_is_read(copied: Path) -> None:
     (copied / "index.json").unlink()
     rewritten(copied, as_first_version, seal=False)
-    assert open_finished(copied).findings.n_layers == 4
+    assert open_finished(copied).findings.n_layers == N_LAYERS
 
 
 def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copied: Path) -> None:

@@ -10,14 +10,11 @@ import pytest
 
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe
+from chat_templates import MARKED
 from small_facts import SYLLABLES, quick_options
 from tiny_models import build_tiny, speaker
 from whole_runs import quick
 
-MARKED = (
-    "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
-    "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
-)
 ROWS = [
     {"id": f"item-{index}", "question": f"Where is {SYLLABLES[index // 15].title()}{SYLLABLES[index % 15]}?"}
     | {"answers": ["Paris" if index % 2 else "Rome"], "subject": f"{SYLLABLES[index // 15]}{SYLLABLES[index % 15]}"}
@@ -40,8 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recipe_of(folder: Path, rows: list[dict[str, Any]], thinking: int) -> Recipe:
     (folder / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = {"model": str(folder / "speaker"), "prompt": "chat", "thinking": thinking, "random_cuts": 1}
-    return make_recipe(quick_options(folder / "facts.jsonl", **options))
+    options = {"model": str(folder / "speaker"), "prompt": "chat", "thinking": thinking}
+    return make_recipe(quick_options(folder / "facts.jsonl", folds=2, random_cuts=1, directions=2, **options))
 
 
 def test_the_items_of_a_run_have_what_the_model_thought(folder: Path) -> None:
@@ -64,6 +61,5 @@ def test_the_items_of_a_run_have_what_the_model_thought(folder: Path) -> None:
 def test_what_cannot_be_thought_is_refused_in_one_line(
     folder: Path, tmp_path: Path, changes: dict[str, str], thinking: int, reason: str
 ) -> None:
-    with pytest.raises(UserError, match=reason) as error:
+    with pytest.raises(UserError, match=reason):
         quick(recipe_of(folder, [row | changes for row in ROWS], thinking), tmp_path / "run")
-    assert "\n" not in str(error.value)

@@ -44,8 +44,6 @@ class Accelerated(LocalExecutor):
 
 
 class AcceleratedModels(WarmModels):
-    """One group of such workers."""
-
     def __init__(self, load: Callable[[], LanguageModel]) -> None:
         super().__init__()
         self.accelerated = Accelerated(load)

@@ -22,14 +22,13 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LONGEST_WAIT_MS = 5_000
+LONGEST_WAIT_MS = 8_000
 
 OpenPage = OpenServed = Callable[..., playwright.Page]
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[playwright.Browser]:
-    """One browser for all tests."""
     executable = needs.chromium()
     with playwright.sync_playwright() as driver:
         running = driver.chromium.launch(executable_path=executable, args=ARGUMENTS)
@@ -51,72 +50,67 @@ def _nothing_to_complain_of(complaints: list[str]) -> Iterator[None]:
     assert found == []
 
 
+class _Pages:
+    """Opens pages in contexts of their own, and closes these in the end."""
+
+    def __init__(self, browser: playwright.Browser, complaints: list[str]) -> None:
+        self._browser, self._complaints = browser, complaints
+        self._contexts: list[playwright.BrowserContext] = []
+
+    def open(self, address: str, own: tuple[str, ...], expected: tuple[str, ...], **options: object) -> playwright.Page:
+        """What the page asks of anybody else, and whatever its console says, fails the test."""
+        usual = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"}
+        context = self._browser.new_context(**usual | options)
+        self._contexts.append(context)
+        context.set_default_timeout(LONGEST_WAIT_MS)
+        page = context.new_page()
+
+        def heard(message: playwright.ConsoleMessage) -> None:
+            if message.type in ("error", "warning") and not any(part in message.text for part in expected):
+                self._complaints.append(f"console: {message.text}")
+
+        def asked(request: playwright.Request) -> None:
+            if not request.url.startswith(own):
+                self._complaints.append(f"asks for {request.url[:200]}")
+
+        page.on("pageerror", lambda error: self._complaints.append(f"error: {error}"))
+        page.on("console", heard)
+        page.on("request", asked)
+        page.goto(address)
+        return page
+
+    def close(self) -> None:
+        for context in self._contexts:
+            context.close()
+
+
 @pytest.fixture(scope="module")
 def open_page(browser: playwright.Browser, complaints: list[str]) -> Iterator[OpenPage]:
     """open_page(file, fragment="", **options of the browser context) gives the page, watched."""
-    contexts = []
+    pages = _Pages(browser, complaints)
 
     def opened(file: Path, fragment: str = "", **options: object) -> playwright.Page:
-        usual = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"}
-        context = browser.new_context(**usual | options)
-        contexts.append(context)
-        context.set_default_timeout(LONGEST_WAIT_MS)
-        page = context.new_page()
-        _watch(page, complaints)
-        page.goto(file.resolve().as_uri() + (f"#{fragment}" if fragment else ""))
-        return page
+        address = file.resolve().as_uri() + (f"#{fragment}" if fragment else "")
+        return pages.open(address, ("file:", "data:", "blob:"), (), **options)
 
     yield opened
-    for context in contexts:
-        context.close()
-
-
-def _watch(page: playwright.Page, complaints: list[str]) -> None:
-    def heard(message: playwright.ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            complaints.append(f"console: {message.text}")
-
-    def asked(request: playwright.Request) -> None:
-        if not request.url.startswith(("file:", "data:", "blob:")):
-            complaints.append(f"asks for {request.url[:200]}")
-
-    page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-    page.on("console", heard)
-    page.on("request", asked)
+    pages.close()
 
 
 @pytest.fixture
 def open_served(browser: playwright.Browser, served: Any, complaints: list[str]) -> Iterator[OpenServed]:
-    """Opens the page; what it asks of anybody else, and whatever its console says, fails the test."""
-    contexts = []
+    """open_served(address of another service, expected=parts of console lines, **options) gives its page, watched."""
+    pages = _Pages(browser, complaints)
 
     def opened(address: str = "", expected: tuple[str, ...] = (), **options: object) -> playwright.Page:
         own = address or served.address
-        usual = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"}
-        context = browser.new_context(**usual | options)
-        contexts.append(context)
-        context.set_default_timeout(8_000)
-        page = context.new_page()
-        page.on("request", lambda one: complaints.append(one.url) if not one.url.startswith((own, "data:")) else None)
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on(
-            "console",
-            lambda said: (
-                complaints.append(said.text)
-                if said.type in ("error", "warning") and not any(part in said.text for part in expected)
-                else None
-            ),
-        )
-        page.goto(own)
-        return page
+        return pages.open(own, (own, "data:"), expected, **options)
 
     yield opened
-    for context in contexts:
-        context.close()
+    pages.close()
 
 
 def check(page: playwright.Page, question: str, *answers: str) -> None:
-    """Fills in the form and checks."""
     page.get_by_label("Check an answer").check()
     page.fill("#question", question)
     page.fill("#answer-0", answers[0])

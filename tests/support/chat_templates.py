@@ -19,6 +19,11 @@ STRICT = (
 CLOCK = "Today is {{ strftime_now('%d %b %Y') }}.\n" + CHATML
 LLAMA_CLOCK = "{% if strftime_now is defined %}{% set date = strftime_now('%d') %}{% endif %}{{ date }}\n" + CHATML
 SWITCH = CHATML + "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
+MARKED = (
+    "{% for message in messages %}[{{ message.content }}]{% endfor %}~"
+    "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
+)
+"""Of a model that thinks, and speaks after a tilde (`tiny_models.speaker`)."""
 KINDS = {"chatml": CHATML, "first": FIRST, "system": SYSTEM, "strict": STRICT, "clock": CLOCK, "switch": SWITCH}
 
 

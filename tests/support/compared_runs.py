@@ -2,26 +2,20 @@
 
 import json
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from anchorscope.artefacts.schema import SCHEMA_VERSION
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.recipe import make_recipe, to_toml
-from anchorscope.report.findings import SAMPLE_SCHEMA, Findings
-from report_synthetic import GROUPS, make_findings, trough
+from anchorscope.report.findings import Findings
+from drawn_curves import run_of, with_curves
+from report_shares import run_with_shares
+from report_synthetic import GROUPS, trough
 
-DRAWS = 60
 _RULES = ("plain", "corrected", "cross-fitted")
-
-
-@lru_cache
-def _base(datasets: tuple[str, ...]) -> Findings:
-    return make_findings(datasets)
 
 
 def model_findings(
@@ -32,57 +26,31 @@ def model_findings(
     parameters: int = 135_000_000,
     datasets: tuple[str, ...] = ("popqa", "triviaqa"),
     random_weights: bool = False,
-    noise: float = 1.0,
 ) -> Findings:
     """A run whose Q-Anchored curves fall to `depth`, and draws that scatter around them."""
-    base = _base(datasets)
-    rows, samples = [], []
-    rng = np.random.default_rng(layers)
+    base, shapes = run_of(datasets), {}
     for number, dataset in enumerate(datasets):
         for rule in _RULES:
             for group in GROUPS:
                 low = (depth if group == "Q-Anchored" else -4.0) * (0.6 if rule == "corrected" else 1.0) + 4 * number
-                values = trough(low, 0.4 * low, layers)
-                draws = values + rng.normal(0, noise, (DRAWS, layers))
-                about = {"dataset": dataset, "site": "mlp", "position": "final", "assignment": rule, "group": group}
-                rows += [
-                    about
-                    | {
-                        "model": model,
-                        "intervention": "knockout",
-                        "variant": "all",
-                        "truth": "all",
-                        "layer": layer,
-                        "delta_p": float(value),
-                        "ci_low": float(value - 2 * noise),
-                        "ci_high": float(value + 2 * noise),
-                        "n": 300,
-                        "n_groups": 290,
-                    }
-                    for layer, value in enumerate(values)
-                ]
-                samples += [
-                    about | {"layer": layer, "delta_p": [float(value), *draws[:, layer].tolist()]}
-                    for layer, value in enumerate(values)
-                ]
-    columns = base.curves.columns
+                shapes[dataset, rule, group] = trough(low, 0.4 * low, layers)
+    drawn = with_curves(base, shapes, draws=60, seed=layers)
     return replace(
-        base,
+        drawn,
         model=model,
         n_layers=layers,
         parameters=parameters,
         random_weights=random_weights,
-        curves=pl.DataFrame(rows).select(columns),
-        curve_samples=pl.DataFrame(samples, schema=SAMPLE_SCHEMA),
+        curves=drawn.curves.with_columns(model=pl.lit(model)),
         probe_scores=base.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < layers)),
         reference_layers=dict.fromkeys(datasets, (layers // 2,) * 5),
     )
 
 
-def with_random(findings: Findings, part: float = 0.15) -> Findings:
+def with_random(findings: Findings) -> Findings:
     """The run with its random control: a part of what the knockout does."""
     random = findings.curves.filter(pl.col("intervention") == "knockout").with_columns(
-        pl.lit("random").alias("intervention"), *(pl.col(name) * part for name in ("delta_p", "ci_low", "ci_high"))
+        pl.lit("random").alias("intervention"), *(pl.col(name) * 0.15 for name in ("delta_p", "ci_low", "ci_high"))
     )
     return replace(findings, curves=pl.concat([findings.curves, random]))
 
@@ -121,6 +89,16 @@ def write_run(
         "steps": findings.steps.to_dicts(),
     }
     return seal_run(folder, model, **said, **about)
+
+
+def made_run(folder: Path) -> Path:
+    """A run with a report and a figure, as trackers take it."""
+    findings = run_with_shares(datasets=("popqa",))
+    write_run(folder, findings, inputs={"popqa": "a1" * 32}, versions={"anchorscope": "0.1.0"})
+    (folder / "report.html").write_text("<p>report</p>", encoding="utf-8")
+    (folder / "figures").mkdir()
+    (folder / "figures" / "delta_p.png").write_bytes(b"png")
+    return folder
 
 
 def seal_run(folder: Path, model: dict[str, Any], **about: Any) -> Path:

@@ -83,7 +83,6 @@ class World:
 
 
 def write_world(world: World, folder: Path) -> DetectionContext:
-    """The four tables, and what stands beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     _table(_values(world), DETECTOR_SCHEMA).write_csv(folder / "detectors.csv")
     _table(_differences(world), DETECTOR_DIFFERENCE_SCHEMA).write_csv(folder / "differences.csv")

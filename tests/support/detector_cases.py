@@ -29,9 +29,8 @@ def added(parts: tuple[LinearProbe, ...], columns: tuple[str, ...] = ()) -> Weig
     return WeightedSum(parts, (1.0,) * len(parts), columns, (1.0,) * len(columns), 0.0)
 
 
-def probe(key: StateKey = CLEAN, seed: int = 0, width: int = 32) -> LinearProbe:
-    weight = torch.randn(width, generator=torch.Generator().manual_seed(seed)) / width
-    return LinearProbe(key, weight, 0.25)
+def probe(key: StateKey = CLEAN, seed: int = 0) -> LinearProbe:
+    return LinearProbe(key, torch.randn(32, generator=torch.Generator().manual_seed(seed)) / 32, 0.25)
 
 
 def setting_of(lm: LanguageModel, position: str = "final", prompt: str = "few-shot") -> DetectorSetting:

@@ -58,12 +58,10 @@ def commands(block: Block) -> Iterator[tuple[str, list[str]]]:
 
 
 def prose(page: Path) -> str:
-    """A page's text without its fenced blocks."""
     return FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
 def links(page: Path) -> list[str]:
-    """Where the links and images of a page lead."""
     return LINK.findall(re.sub(r"`[^`\n]*`", "", prose(page)))
 
 

@@ -28,7 +28,8 @@ from anchorscope.recipe import Recipe, make_recipe
 from eval_logs import log, sample
 from repo import ROOT
 from sample_files import HARNESS, json_lines
-from small_facts import liven, rows, write_questions
+from small_facts import rows, write_questions
+from whole_runs import small_model
 
 SIZES: dict[str, Any] = {
     "bootstrap": 100,
@@ -80,7 +81,6 @@ class Sandbox:
 
     @cached_property
     def base(self) -> Path:
-        """A finished run with everything in it."""
         pipeline.run_recipe(self.small(make_recipe(EVERYTHING)), self.path / "base")
         return self.path / "base"
 
@@ -196,7 +196,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
 
 def make_sandbox(folder: Path, model: Path) -> Sandbox:
     """The folder with the files that the docs name."""
-    box = Sandbox(folder, _livened(model))
+    box = Sandbox(folder, small_model(model))
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     if (ROOT / "examples").is_dir():
         shutil.copytree(ROOT / "examples", folder / "examples")
@@ -212,15 +212,3 @@ def make_sandbox(folder: Path, model: Path) -> Sandbox:
     (folder / "logs" / "triviaqa.eval").write_bytes(log(samples))
     (folder / "samples_triviaqa.jsonl").write_bytes(json_lines(HARNESS))
     return box
-
-
-def _livened(folder: Path) -> Path:
-    """The tiny model on disk, with attention that looks at something, and with two layers, which halves the time."""
-    from transformers import AutoModelForCausalLM
-
-    weights = AutoModelForCausalLM.from_pretrained(folder)
-    weights.model.layers = weights.model.layers[:2]
-    weights.config.num_hidden_layers = 2
-    liven(weights)
-    weights.save_pretrained(folder)
-    return folder

@@ -79,7 +79,6 @@ def run(
 def together(
     lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix, tokens: int = 10_000
 ) -> dict[tuple[int, int], Tensor]:
-    """States of every (variant, item) of one pass."""
     return captured(lm, items, prefix, variants, tokens)[0]
 
 

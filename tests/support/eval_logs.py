@@ -34,7 +34,6 @@ def sample(number: int, question: Any, target: Any, completion: Any, **others: A
 
 
 def packed(content: bytes, method: int) -> bytes:
-    """The content as the method packs it."""
     if method == DEFLATED:
         squeezed = zlib.compressobj(1, zlib.DEFLATED, -15)
         return squeezed.compress(content) + squeezed.flush()
@@ -55,7 +54,6 @@ def archive(files: Sequence[tuple[str, bytes]], method: int = ZSTD) -> bytes:
 
 
 def log(samples: Sequence[dict[str, Any]], method: int = ZSTD) -> bytes:
-    """A log of these samples."""
     named = [(f"samples/{one['id']}_epoch_{one['epoch']}.json", json.dumps(one).encode()) for one in samples]
     start, header = ("_journal/start.json", b'{"version": 2}'), ("header.json", b'{"version": 2, "status": "success"}')
     return archive([start, *named, header], method)

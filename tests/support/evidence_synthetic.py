@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence
 from anchorscope.stats.estimate import group_weights
@@ -41,39 +42,29 @@ def random_measured(n: int = 150, n_layers: int = 4, n_folds: int = 3, seed: int
     )
 
 
-def exact_measured(
-    before: NDArray[np.floating], after: NDArray[np.floating], labels: NDArray[np.bool_], n_folds: int = 2
-) -> Measured:
-    """Every probe says the same; items are their own groups; log-odds are [layer, item]; no controls."""
-    n = len(labels)
-    stack = lambda logits: np.broadcast_to(logits, (len(PROBES), *logits.shape)).copy()  # noqa: E731
-    everyone = np.arange(n)
+def half_lose_their_signal(shift: float = 0.0) -> Measured:
+    """All 48 items are called right with log-odds ±2; every second true and false one ends at ∓0.5; then the shift.
+
+    Every probe says the same in all three layers; items are their own groups; there are no controls.
+    """
+    everyone, shape = np.arange(48), (len(PROBES), 3, 48)
+    labels = everyone % 2 == 0
+    sign = np.where(labels, 1.0, -1.0)
+    after = np.where((everyone // 2) % 2 == 0, -0.5, 2.0) * sign + shift
     return Measured(
         labels=labels,
         groups=everyone,
-        folds=everyone % n_folds,
+        folds=everyone // 24,  # each fold holds as many of every kind
         probes=PROBES,
-        before=stack(before),
-        after={"knockout": stack(after)},
+        before=np.broadcast_to(2.0 * sign, shape).copy(),
+        after={"knockout": np.broadcast_to(after, shape).copy()},
         ran={"knockout": everyone},
-        n_cut={"knockout": np.full(n, 2)},
-        reference=np.zeros((len(PROBES), n_folds), np.int64),
+        n_cut={"knockout": np.full(48, 2)},
+        reference=np.zeros((len(PROBES), 2), np.int64),
     )
 
 
-def half_lose_their_signal(n_layers: int = 3, shift: float = 0.0) -> Measured:
-    """All 48 items are called right with log-odds ±2; every second true and false one ends at ∓0.5; then the shift."""
-    labels = np.arange(48) % 2 == 0
-    loses = (np.arange(48) // 2) % 2 == 0
-    sign = np.where(labels, 1.0, -1.0)
-    before = np.tile(2.0 * sign, (n_layers, 1))
-    after = np.tile(np.where(loses, -0.5, 2.0) * sign, (n_layers, 1)) + shift
-    measured = exact_measured(before, after, labels)
-    return replace(measured, folds=np.arange(48) // 24)  # each fold holds as many of every kind
-
-
 def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
-    """The same items in another order."""
     place = np.argsort(order)  # where each old item stands now
     after, ran, n_cut = {}, {}, {}
     for name, items in measured.ran.items():
@@ -95,7 +86,6 @@ def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
 
 
 def sigmoid(log_odds: NDArray[np.floating] | float) -> NDArray[np.floating]:
-    """As everybody writes it."""
     return 1 / (1 + np.exp(-np.asarray(log_odds, dtype=float)))
 
 
@@ -117,24 +107,30 @@ def slow_shift(
     return np.array(found)
 
 
-def some_evidence(n: int = 60, n_layers: int = 3, n_folds: int = 2) -> Evidence:
-    """All that the tables of a dataset are made from; one relation and one confidence are unknown."""
-    draw, where = np.random.default_rng(4), ("mlp", "final")
-    measured = random_measured(n, n_layers, n_folds, n_none=40)
-    texts = [f"text {number}" for number in range(n)]
-    confidence = [None, *draw.normal(size=n - 1).tolist()]
+def make_evidence(
+    n: int = 200, n_layers: int = 4, n_folds: int = 3, relations: bool = True, confidence: bool = True
+) -> Evidence:
+    """All that the tables of a dataset are made from: three sites whose scores are multiples of each other."""
+    first = random_measured(n, n_layers, n_folds, n_none=n // 2)
+
+    def scaled(scale: float) -> Measured:
+        after = {name: scale * logits for name, logits in first.after.items()}
+        return replace(first, before=scale * first.before, after=after)
+
+    rng = np.random.default_rng(0)
+    sure = rng.normal(size=n).tolist()
     return Evidence(
-        "Tiny",
-        "facts",
-        texts,
-        texts,
-        texts,
-        [None, *texts[1:]],
-        confidence,
-        confidence,
-        dict.fromkeys(measured.after, "all"),
-        {where: measured},
-        {"knockout": draw.normal(size=(n_layers, n))},
-        where,
-        group_weights(measured.groups, 20, draw),
+        model="Tiny",
+        dataset="facts",
+        item_ids=[f"item-{index}" for index in range(n)],
+        questions=[f"What is the {word} of {index}?" for index, word in enumerate(rng.choice(["a1", "b2", "c3"], n))],
+        answers=[str(word) for word in rng.choice(["Rome", "Oslo", "Lima", "Bern"], n)],
+        relations=[str(word) if relations else None for word in rng.choice(["capital", "author"], n)],
+        confidence_mean=sure if confidence else [None] * n,
+        confidence_min=[one - 1 for one in sure] if confidence else [None] * n,
+        variants=dict.fromkeys(first.after, "all"),
+        places={(site, "final"): scaled(1 + 0.1 * number) for number, site in enumerate(SITES)},
+        refits={"knockout": rng.normal(size=(n_layers, n)), "random": rng.normal(size=(n_layers, n))},
+        headline=("mlp", "final"),
+        weights=group_weights(first.groups, 60, rng),
     )

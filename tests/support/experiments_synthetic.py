@@ -49,7 +49,6 @@ def make_inputs(
     pathway_signal: float = 0.0,
     after_cut: float = -0.8,
     shift: float = 0.0,
-    labels: Bools | None = None,
     asks: Bools | None = None,
     groups: NDArray[np.int64] | None = None,
     **overrides: Any,
@@ -61,8 +60,7 @@ def make_inputs(
     and `shift` what the knockout takes from coordinate 0 of all. `overrides` replace any field of the inputs.
     """
     rng = np.random.default_rng(seed)
-    own_labels, own_asks = planted(n)
-    labels = own_labels if labels is None else labels
+    labels, own_asks = planted(n)
     asks = own_asks if asks is None else asks
     groups = np.arange(n) // 2 if groups is None else groups
     best = max(1, round(2 / 3 * (n_layers - 1)))
@@ -129,7 +127,6 @@ def _by_probe(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _items(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -> list[Item]:
-    """The used items, then some that were asked and not drawn."""
     n, last = len(labels), int(groups.max())
     items, tokens = [], make_item((0, 1, 2, 3, 4), 4, (1, 2), 1).tokens
     for index in range(n + N_UNUSED):
@@ -161,6 +158,5 @@ def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
 
 
 def only(found: Found, quantity: str, **about: Any) -> Statistic:
-    """The only such row."""
     (row,) = rows(found, quantity, **about)
     return row

@@ -66,7 +66,6 @@ def golden_texts(folder: Path) -> dict[str, str]:
 
 
 def stored_texts(piece: str) -> dict[str, str]:
-    """A piece as it is stored in `tests/golden`."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted((GOLDEN / piece).glob("*"))}
 
 
@@ -229,8 +228,6 @@ def _without_folders(text: str) -> str:
 
 @dataclass(frozen=True)
 class Change:
-    """One line that differs from the stored one."""
-
     file: str
     line: int
     old: str

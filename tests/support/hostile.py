@@ -68,14 +68,11 @@ class Case:
 
     @property
     def user(self) -> Path:
-        """The folder of the user's own files."""
         return self.folder / "user"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a command ended."""
-
     code: int
     """The exit code, or minus the signal that ended it."""
     stderr: str
@@ -91,7 +88,6 @@ class Stage:
     folder: Path
 
     def path(self, name: str) -> str:
-        """The path of a part, as a command names it."""
         return str(self.folder / name)
 
     def copy(self, name: str, to: Path) -> list[str]:
@@ -103,9 +99,9 @@ class Stage:
 # Generators.
 
 
-def plant(folder: Path, rng: random.Random, count: int = 2) -> None:
-    """Puts files of the user's into a folder."""
-    for name in rng.sample(NAMES, count):
+def plant(folder: Path, rng: random.Random) -> None:
+    """Puts two files of the user's into a folder."""
+    for name in rng.sample(NAMES, 2):
         path = os.path.join(os.fsencode(folder), name)
         if not os.path.lexists(path):
             with open(path, "wb") as file:
@@ -463,7 +459,6 @@ def _has_answers(out: Path) -> bool:
 
 
 def play(stage: Stage, folder: Path, name: str, seed: int) -> tuple[Case, Outcome, list[str]]:
-    """Makes a case, runs its command, and judges what happened."""
     rng, case = random.Random(f"{name} {seed}"), Case(folder / f"{name}-{seed}")
     for inner in ("user", "neighbour"):
         (case.folder / inner).mkdir(parents=True)
@@ -504,7 +499,6 @@ def run_many(stage: Stage, folder: Path, cases: int | None, seed: int) -> int:
 
 
 def replay(stage: Stage, folder: Path, name: str, seed: int) -> int:
-    """One case, with all that it printed."""
     case, outcome, faults = play(stage, folder, name, seed)
     sys.stdout.write(f"anchorscope {case.words!r} in {case.user}\nexit code {outcome.code}\n")
     sys.stdout.write(f"{outcome.stdout[-2000:]}\n{outcome.stderr[-4000:]}\n{faults or 'no fault'}\n")

@@ -10,8 +10,6 @@ from typing import Any
 
 
 class Hub(ThreadingHTTPServer):
-    """Repositories in memory."""
-
     daemon_threads = True
 
     def __init__(self) -> None:

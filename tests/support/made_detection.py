@@ -65,5 +65,4 @@ def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:
 
 
 def made_trained(dataset: Dataset | None = None, tosses: int = 0, seeds: int = 2) -> TrainedOn:
-    """The same as `detect` makes them."""
     return TrainedOn(dataset or made_dataset(), "mlp", Plan(folds=2, seeds=seeds, tosses=tosses), torch.device("cpu"))

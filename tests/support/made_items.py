@@ -56,15 +56,13 @@ def random_items(n: int) -> list[Item]:
     return items
 
 
-def random_probes(lm: LanguageModel, seed: int = 0, n_folds: int = 2) -> ProbeSet:
-    """Three probes for every fold and layer."""
-    generator, shape = torch.Generator().manual_seed(seed), (3, n_folds, lm.n_layers)
+def random_probes(lm: LanguageModel, seed: int = 0, n_folds: int = 2, n_probes: int = 3) -> ProbeSet:
+    generator, shape = torch.Generator().manual_seed(seed), (n_probes, n_folds, lm.n_layers)
     weight = torch.randn(*shape, lm.d_model, generator=generator)
     return ProbeSet(weight, torch.randn(shape, generator=generator), np.ones(shape), np.ones(shape), ())
 
 
 def no_model() -> Any:
-    """For what must not need a model."""
     raise AssertionError("nobody was expected to need the model")
 
 
@@ -88,6 +86,5 @@ def make_setting(positions: tuple[str, ...], writer: Callable[[], Writer] = no_m
 
 
 def planner_of(lm: LanguageModel, batch_tokens: int) -> Planner:
-    """As a run makes it of its model."""
     windows = tuple(lm.sliding_window(layer) for layer in range(lm.n_layers))
     return Planner(lm.n_layers, lm.n_heads, windows, batch_tokens, compile_threshold(lm))

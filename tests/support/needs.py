@@ -16,7 +16,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def chromium() -> str:
-    """A browser's command."""
     installed = [command for name in BROWSERS if (command := shutil.which(name))]
     command = os.environ.get("ANCHORSCOPE_CHROMIUM") or next(iter(installed), None)
     return command or _missing("Chromium; run: sh tools/install_chromium.sh, or name one in ANCHORSCOPE_CHROMIUM")
@@ -29,7 +28,6 @@ def ray() -> None:
 
 
 def embedded_model() -> Path:
-    """The folder of the embedded model."""
     from anchorscope.models.embedded import installed_path
 
     name = "smollm2-135m"

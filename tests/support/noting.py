@@ -7,8 +7,6 @@ from anchorscope.progress import Silent
 
 
 class Notes(Silent):
-    """Shows nothing, and remembers the notes."""
-
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -18,8 +16,6 @@ class Notes(Silent):
 
 @dataclass
 class Log:
-    """A progress listener that keeps what it hears."""
-
     heard: list[tuple[Any, ...]] = field(default_factory=list)
 
     def start(self, title: str, total: int) -> None:

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Scoring, measure, run_clean
@@ -14,10 +13,10 @@ from anchorscope.interventions.cuts import KNOCKOUT, NONE
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.plan.interventions import passes_of, plan_cut
-from anchorscope.probes.crossfit import ProbeSet, score_states
+from anchorscope.probes.crossfit import score_states
 from anchorscope.progress import Silent
 from experiments_synthetic import make_inputs
-from made_items import make_item, make_setting, planner_of
+from made_items import make_item, make_setting, planner_of, random_probes
 
 N, N_FOLDS, N_PREFIX, HEADLINE = 140, 3, 5, (1, 2)
 POSITIONS = ("final", "answer_end")
@@ -33,15 +32,13 @@ def tiny_items(gap: int = 0) -> list[Item]:
     return found
 
 
-def tiny_inputs(
-    lm: LanguageModel, items: list[Item] | None = None, window: int | None = None, **setting: Any
-) -> ExperimentInputs:
+def tiny_inputs(lm: LanguageModel, items: list[Item] | None = None, **setting: Any) -> ExperimentInputs:
     """Random probes, labels that they get right in four of five cases, and the knockout in all layers."""
     items = items or tiny_items()
     base = make_inputs(n=N, n_layers=2, n_folds=N_FOLDS, resamples=200)
     executor, planner = LocalExecutor(lambda: lm), planner_of(lm, 400)
     folds = base.splits.folds
-    sets = tuple(tuple(_probes(lm, 10 * q + s) for s in range(len(SITES))) for q in range(2))
+    sets = tuple(tuple(random_probes(lm, 10 * q + s, N_FOLDS) for s in range(len(SITES))) for q in range(2))
     scoring = Scoring(sets, folds)
     found = run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False, edges="all", site=0)
     states = found.clean.states
@@ -71,14 +68,6 @@ def tiny_inputs(
         measured=measured,
         headline=HEADLINE,
         setting=make_setting(POSITIONS, **setting),
-        window=window,
         executor=executor,
         planner=planner,
     )
-
-
-def _probes(lm: LanguageModel, seed: int) -> ProbeSet:
-    shape = (3, N_FOLDS, lm.n_layers)
-    generator = torch.Generator().manual_seed(seed)
-    weight = 0.3 * torch.randn(*shape, lm.d_model, generator=generator)
-    return ProbeSet(weight, torch.zeros(shape), np.ones(shape), np.ones(shape), ())

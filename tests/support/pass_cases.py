@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 import torch
 
 from anchorscope.answers.generate import LINE
@@ -24,9 +25,8 @@ from anchorscope.plan.passes import (
     plan_decoding,
     plan_saliency,
 )
-from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress, Silent
-from made_items import planner_of
+from made_items import planner_of, random_probes
 from tiny_models import byte_tokenizer, tiny_model
 
 N, N_FOLDS = 14, 3
@@ -34,9 +34,10 @@ PREFIX = (7, 8, 9, 10, 11)
 FIRST = len(PREFIX)
 
 
-def build_sensitive() -> LanguageModel:
+@pytest.fixture(scope="session")
+def sensitive() -> LanguageModel:
     """A tiny model with a wide feed-forward part: so many numbers are summed in another order where few rows run
-    together. Narrower models give the same bits however they are batched, and would show nothing."""
+    together. Narrower models give the same bits however they are batched, and would show nothing. Read only."""
     return wrap(tiny_model("llama", intermediate_size=1536), byte_tokenizer(), name="tiny sensitive")
 
 
@@ -52,20 +53,15 @@ def short_sequences(n: int = N) -> list[TokenSequence]:
 
 def make_probes(lm: LanguageModel, n: int = N) -> OutOfFoldProbes:
     """Two probes for every site of two positions."""
-
-    def probes(seed: int) -> ProbeSet:
-        generator, shape = torch.Generator().manual_seed(seed), (2, N_FOLDS, lm.n_layers)
-        weight = torch.randn(*shape, lm.d_model, generator=generator)
-        return ProbeSet(weight, torch.randn(shape, generator=generator), np.ones(shape), np.ones(shape), ())
-
-    sets = tuple(tuple(probes(10 * position + site) for site in range(len(SITES))) for position in range(2))
+    sets = tuple(
+        tuple(random_probes(lm, 10 * position + site, N_FOLDS, 2) for site in range(len(SITES)))
+        for position in range(2)
+    )
     return OutOfFoldProbes(sets, np.arange(n) % N_FOLDS)
 
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of pass."""
-
     plan: Callable[[LanguageModel, int], Any]
     """With so many tokens together."""
     run: Callable[[Executor, Any, Progress], Any]

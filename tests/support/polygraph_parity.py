@@ -12,7 +12,6 @@ TOLERANCE = 1e-9
 
 
 def worlds() -> dict[str, tuple[list[float], list[bool]]]:
-    """Probabilities and labels by name."""
     found = {}
     for name, n, share, strength in (
         ("balanced", 200, 0.5, 1.5),

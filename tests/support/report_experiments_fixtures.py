@@ -17,7 +17,6 @@ def further():
 
 @pytest.fixture(scope="session")
 def sections(further) -> list[Section]:
-    """Its sections."""
     return experiment_sections(further)
 
 

@@ -35,8 +35,6 @@ EFFECTS = {
 
 
 class Experiments:
-    """Collects rows of experiments.csv of one dataset."""
-
     def __init__(self, dataset: str, seed: int) -> None:
         self.dataset, self.rng, self.rows = dataset, np.random.default_rng(seed), []
 
@@ -48,7 +46,6 @@ class Experiments:
         self.rows.append(dict.fromkeys(EXPERIMENT_SCHEMA) | place | common | ends | more)
 
     def groups(self, experiment: str, quantity: str, q: float, a: float, half: float, **more: object) -> None:
-        """Both groups."""
         for group, value in (("Q-Anchored", q), ("A-Anchored", a)):
             self.add(experiment, quantity, value, half, group=group, assignment="corrected", truth="all", **more)
 
@@ -92,7 +89,6 @@ def mediation(found: Experiments) -> None:
 
 
 def saliency(found: Experiments) -> None:
-    """Statistics of the densities."""
     for variant in ("loss", "log_odds"):
         about = {"variant": variant, "assignment": "corrected", "truth": "all"}
         found.add("saliency", "auc", 0.71, 0.05, p_value=0.0002, **about)
@@ -101,7 +97,6 @@ def saliency(found: Experiments) -> None:
 
 
 def boundary(found: Experiments) -> None:
-    """Weighted."""
     for quantity, (q, a, half) in {
         "accuracy": (0.35, 0.12, 0.05),
         "dont_know_rate": (0.1, 0.3, 0.06),
@@ -156,7 +151,6 @@ MAKERS = (layers, heads, mediation, saliency, boundary, self_awareness, matched,
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:
-    """experiments.csv of a run that made them all."""
     rows = []
     for number, dataset in enumerate(datasets):
         found = Experiments(dataset, seed + number)
@@ -196,7 +190,6 @@ def items(datasets: tuple[str, ...], n: int = 160, seed: int = 5) -> tuple[pl.Da
 
 
 def intervention_rows(datasets: tuple[str, ...], seed: int = 11) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Curves and summary of the further interventions."""
     rng, tables, rows = np.random.default_rng(seed), [], []
     for dataset in datasets:
         for name, part in EFFECTS.items():
@@ -238,7 +231,6 @@ def make_further(datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tup
 
 
 def write_page_of(findings: Findings, out: Path) -> Path:
-    """Its page, without figures."""
     out.mkdir(exist_ok=True)
     write_report(findings, read(findings), out)
     return out

@@ -7,5 +7,4 @@ from anchorscope.report.findings import Findings
 
 
 def read(findings: Findings) -> list[dict[str, Any]]:
-    """Every reading of a run."""
     return [reading.record() for reading in checks.read(findings)]

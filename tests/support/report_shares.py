@@ -46,7 +46,6 @@ class World:
         return self.together + self.question
 
     def parts(self) -> dict[tuple[str, str], float]:
-        """By intervention and part."""
         either = 1 - self.together - self.question - self.answer
         shares = {
             ("knockout", "together"): self.together,
@@ -73,7 +72,6 @@ def rise_and_fall(layers: int = LAYERS) -> np.ndarray:
 
 
 def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFrame:
-    """evidence_parts.csv of one dataset."""
     if world.n < 300:
         return pl.DataFrame(schema=PART_SCHEMA)
     rows = []
@@ -102,7 +100,6 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
 
 
 def frame_of_tests(dataset: str, world: World) -> pl.DataFrame:
-    """evidence_tests.csv of one dataset."""
     rows = [
         ("answers", None, None, float(world.n), None),
         ("groups", None, None, float(world.groups), None),
@@ -152,5 +149,4 @@ def with_shares(findings: Findings, *worlds: World) -> Findings:
 
 
 def run_with_shares(*worlds: World, datasets: tuple[str, ...] = ("atlas",)) -> Findings:
-    """A whole run."""
     return with_shares(make_findings(datasets), *worlds)

@@ -60,7 +60,6 @@ def curve_rows(dataset: str, values: np.ndarray, *, width: float = 3.0, n: int =
 
 
 def curves(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
-    """Every curve of a run."""
     tables = []
     for number, dataset in enumerate(datasets):
         for (assignment, group), depth in _DEPTH.items():
@@ -173,7 +172,6 @@ def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
 
 
 def items(datasets: tuple[str, ...]) -> pl.DataFrame:
-    """A few dozen items, of both pathways and both labels."""
     cities = ("Bern", "Lima", "Oslo", "Cairo", "Quito", "Hanoi", "Sofia", "Dakar", "Minsk", "Tunis")
     rows = [
         {
@@ -195,7 +193,6 @@ def items(datasets: tuple[str, ...]) -> pl.DataFrame:
 
 
 def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int = 7) -> Findings:
-    """A whole run."""
     rng = np.random.default_rng(seed)
     counts = pl.DataFrame(
         [
@@ -260,5 +257,4 @@ def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int =
 
 
 def without(findings: Findings, *quantities: str) -> Findings:
-    """The same run with some numbers of the summary missing."""
     return replace(findings, summary=findings.summary.filter(~pl.col("quantity").is_in(quantities)))

@@ -30,7 +30,6 @@ def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
 def running(
     lm: LanguageModel, limits: Limits | None = None, log: ServiceLog | None = None, keys: Keys | None = None
 ) -> Iterator["Running"]:
-    """A service that is ready."""
     service = Service(by_id(made_detectors(lm)), lambda: lm, limits, log)
     bound, ready = listen("127.0.0.1", 0), threading.Event()
     server = ServiceServer(service, keys, drain=5.0, on_ready=ready.set)
@@ -47,12 +46,9 @@ def running(
 
 
 class Running:
-    """The service, a client of it, and its address."""
-
     def __init__(self, service: Service, client: httpx.Client, address: str, server: ServiceServer) -> None:
         self.service, self.client, self.address, self.server = service, client, address, server
 
     def score(self, *pairs: tuple[str, str], **others: Any) -> httpx.Response:
-        """Asks for scores."""
         items = [{"question": question, "answer": answer} for question, answer in pairs]
         return self.client.post("/v1/score", json={"items": items, **others})

@@ -222,7 +222,6 @@ SAMPLES = (
 
 
 def write(folder: Path, content: str | bytes, name: str = "mine", packed: bool = False) -> Path:
-    """The content as a file."""
     raw = content.encode() if isinstance(content, str) else content
     path = folder / name
     path.write_bytes(gzip.compress(raw, mtime=0) if packed else raw)
@@ -242,7 +241,6 @@ class Whole:
 
 
 def read(path: Path, on_bad_row: str = "fail", **columns: str) -> Whole:
-    """Everything that is in a file."""
     reading = open_dataset(DatasetSpec("mine", path), on_bad_row, columns)
     return Whole(list(reading), reading)
 
@@ -252,7 +250,5 @@ def refusal(path: Path, on_bad_row: str = "fail", **columns: str) -> str:
     try:
         read(path, on_bad_row, **columns)
     except UserError as error:
-        text = str(error)
-        assert "\n" not in text
-        return text
+        return str(error)
     raise AssertionError(f"{path} was not refused")

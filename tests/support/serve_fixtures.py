@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def log_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the shared server's log goes."""
     return tmp_path_factory.mktemp("log") / "serve.log"
 
 
 @pytest.fixture(scope="session")
 def served(tiny_llama: LanguageModel, log_file: Path) -> Iterator[Running]:
-    """A server with generous limits."""
     from anchorscope.serve.monitoring import ServiceLog
     from running import running
 

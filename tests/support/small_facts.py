@@ -71,7 +71,6 @@ def unlabelled(count: int) -> list[dict[str, Any]]:
 
 
 def write_questions(path: Path, chosen: list[dict[str, Any]] | None = None) -> Path:
-    """The file, as JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in (rows() if chosen is None else chosen)), encoding="utf-8")
     return path
 

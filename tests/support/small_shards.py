@@ -1,6 +1,7 @@
 """Shards of a tiny model, and what they give on one machine: shared by the tests of pools and of faults."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,16 @@ from made_items import planner_of
 from pass_cases import bits, make_probes
 
 
-def small_shards(lm: LanguageModel, number: int, items: int = 4) -> list[StatesPass]:
-    """So many shards of few sequences, clean and cut, states kept and scored with probes that all of them share."""
-    planner, probes, rng = planner_of(lm, 100_000), make_probes(lm, items), np.random.default_rng(3)
+def small_shards(lm: LanguageModel, number: int) -> list[StatesPass]:
+    """So many shards of four sequences, clean and cut, states kept and scored with probes that all of them share."""
+    planner, probes, rng = planner_of(lm, 100_000), make_probes(lm, 4), np.random.default_rng(3)
     shards = []
     for index in range(number):
         sequences = []
-        for _ in range(items):
+        for _ in range(4):
             ids = (7, 8, 9, 10, *rng.integers(0, 250, int(rng.integers(8, 24))).tolist())
             sequences.append(TokenSequence(ids, len(ids) - 3, (len(ids) - 1, len(ids) - 2)))
-        variants = (CLEAN, Variant({item: Cut((5, 6)) for item in range(items)}))
+        variants = (CLEAN, Variant({item: Cut((5, 6)) for item in range(4)}))
         planned = planner.states(f"shard {index}", sequences, sequences[0].ids[:3], variants)
         shards.append(_with(planned, probes))
     return shards
@@ -39,8 +40,6 @@ def small_pass(lm: LanguageModel, number: int) -> StatesPass:
 
 
 def _with(planned: StatesPass, probes: OutOfFoldProbes) -> StatesPass:
-    from dataclasses import replace
-
     return replace(planned, probes=probes, keep=(((0, 2),), ((1, 0),)), log_probs=True)
 
 

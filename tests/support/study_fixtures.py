@@ -7,20 +7,15 @@ from typing import Any
 import pytest
 import tomli_w
 
-from small_facts import liven, quick_options, write_questions
+from small_facts import quick_options, write_questions
+from whole_runs import small_model
 
 WriteStudy = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
 def tiny_folder(save_tiny: Callable[[str], Path]) -> Path:
-    from transformers import AutoModelForCausalLM
-
-    folder = save_tiny("llama")
-    weights = AutoModelForCausalLM.from_pretrained(folder)
-    liven(weights)
-    weights.save_pretrained(folder)
-    return folder
+    return small_model(save_tiny("llama"))
 
 
 @pytest.fixture

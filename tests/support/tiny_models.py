@@ -103,7 +103,6 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def build_tiny(family: str) -> LanguageModel:
-    """A tiny random model with its tokenizer."""
     from anchorscope.models.wrapping import wrap
 
     return wrap(tiny_model(family), byte_tokenizer(), name=f"tiny {family}")

@@ -88,7 +88,6 @@ class SmallRun:
     tables: dict[str, bytes]
 
     def copy(self, which: str, to: Path) -> Path:
-        """One of the folders, to go on with."""
         return Path(shutil.copytree(getattr(self, which), to))
 
 
@@ -126,7 +125,6 @@ def stopping(name: str, moment: str = "work") -> Iterator[None]:
 
 
 def tables_of(out: Path) -> dict[str, bytes]:
-    """Every number of a finished run."""
     assert (out / "manifest.json").is_file()
     return {name: (out / name).read_bytes() for name in TABLES}
 

@@ -1,14 +1,13 @@
 """The pages of the docs hold together: links lead somewhere, the site lists every page, the reference is the code's."""
 
-import importlib
 import re
-import sys
 from pathlib import Path
 
 import pytest
 import typer
 
 import anchorscope
+import docs_site
 from anchorscope.cli.main import app
 from anchorscope.recipe import Recipe
 from doc_pages import PAGES, ROOT, anchors, links, name_of
@@ -17,12 +16,7 @@ from doc_pages import PAGES, ROOT, anchors, links, name_of
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages of the site, with those that are made from the code."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        site = importlib.import_module("docs_site")
-    finally:
-        sys.path.pop(0)
-    return Path(site.stage(tmp_path_factory.mktemp("site") / "docs"))
+    return Path(docs_site.stage(tmp_path_factory.mktemp("site") / "docs"))
 
 
 def check_links(page: Path, root: Path) -> None:

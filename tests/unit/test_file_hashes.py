@@ -29,11 +29,10 @@ def made(folder: Path, **contents: bytes) -> list[Path]:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in another process."""
     monkeypatch.setattr(hashing, "_MEMORY", {})
 
 
-def test_every_file_is_read_once_and_by_later_processes_not_again(
+def test_every_file_is_read_once_by_all_processes(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, store = made(tmp_path, a=b"1", b=b"2" * 100_000), tmp_path / "cache" / "sha256.json"
@@ -59,7 +58,7 @@ def test_a_change_under_the_old_date_and_size_is_seen(tmp_path: Path, read: list
     assert known_sha256([file]) == [hashlib.sha256(b"new").hexdigest()]
 
 
-def test_a_file_that_was_written_just_now_is_not_believed_to_stay(
+def test_a_file_written_just_now_may_still_change(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hashing, "_JUST_WRITTEN", 10**18)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.files import folder_beside, make_folder, replacing, write_json
+from anchorscope.files import folder_beside, make_folder, read_regular, replacing, write_json
 
 
 def below(path: Path) -> dict[str, bytes]:
-    """Every file under a folder, with its content."""
     return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
@@ -58,6 +57,15 @@ def test_json_has_no_nan_and_a_refused_record_leaves_the_old_one(tmp_path: Path)
     assert below(tmp_path) == {"one.json": '{\n "é": 1\n}'.encode()}
 
 
+def test_what_has_no_end_and_what_is_no_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "device").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for kind in ("device", "pipe", "folder"):
+        with pytest.raises(OSError):  # noqa: PT011 - a folder cannot even be opened so
+            read_regular(tmp_path / kind)
+
+
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that were brought to the disk, and renamed, in order."""
@@ -79,9 +87,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_a_file_reaches_the_disk_before_its_name_and_the_name_before_anything_else(
-    tmp_path: Path, synced: list[str]
-) -> None:
+def test_a_file_reaches_the_disk_before_its_name_and_that_before_all_else(tmp_path: Path, synced: list[str]) -> None:
     write_json(tmp_path / "one.json", [])
     assert synced == ["fsync one.json.anchorscope-partial", "rename one.json", f"fsync {tmp_path.name}"]
 

@@ -19,12 +19,6 @@ def read(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-def test_the_changelog_has_this_version_and_what_comes_next() -> None:
-    heads = re.findall(r"^## (.+)$", read("CHANGELOG.md"), re.M)
-    assert heads[0] == "Unreleased"
-    assert PROJECT["version"] in heads
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "docker").glob("*.Dockerfile")), ids=lambda path: path.name)
 def test_images_are_made_of_what_is_here(path: Path) -> None:
     """They cannot be built here, so at least every step is one that docker knows and every file is in the context."""

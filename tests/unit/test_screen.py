@@ -16,7 +16,6 @@ from anchorscope.screen import ScreenProgress, TimeLeft, card_text
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[StringIO]:
-    """A terminal, as text."""
     file = StringIO()
     console = Console(file=file, force_terminal=True, width=getattr(request, "param", 100), color_system=None)
     monkeypatch.setattr(screen_module, "console", console)

@@ -1,6 +1,5 @@
 """The scorer inside inspect_ai itself, and its logs read back; run by tools/test_adapters.sh."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,9 @@ from inspect_ai.solver import generate
 
 from anchorscope.adapters.inspect_ai import truth
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
-from anchorscope.models.language_model import LanguageModel
-from running import Running, running
+from running import Running
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the library's own
-
-
-@pytest.fixture(scope="module")
-def service(tiny_llama: LanguageModel) -> Iterator[Running]:
-    with running(tiny_llama) as one:
-        yield one
 
 
 def said(text: str) -> ModelOutput:

@@ -26,6 +26,5 @@ def test_another_prompt_is_refused(tiny_llama):
     ((ids, _),) = template.encode(tokenizer, [template.text("Who wrote Dracula?")])
     others = [tokenizer(text)["input_ids"] for text in ("Who wrote Dracula?", "", template.head + template.tail)]
     for given in (*others, ids[:-1], (*ids, ids[-1]), (ids[0], *ids), ()):
-        with pytest.raises(UserError, match="not the prompt that the detector was trained with") as told:
+        with pytest.raises(UserError, match="not the prompt that the detector was trained with"):
             question_of_prompt(template, tokenizer, given)
-        assert "\n" not in str(told.value)

@@ -10,7 +10,7 @@ import pytest
 
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
-from anchorscope.answers.template import FEW_SHOT_TEMPLATE, Template
+from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
 from anchorscope.evidence.further_runs import truth_column
@@ -48,8 +48,8 @@ def filled(size: int) -> str:
     return ("Who was " + "A" * size)[: size - 1] + "?"
 
 
-def answered(lm: LanguageModel, questions: list[Question], template: Template = FEW_SHOT_TEMPLATE) -> list[Answer]:
-    work = plan_answers(questions, lm.tokenizer, template, ROOM, 4000, lm.context)
+def answered(lm: LanguageModel, questions: list[Question]) -> list[Answer]:
+    work = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, ROOM, 4000, lm.context)
     return run_answers(LocalExecutor(lambda: lm), work, Silent())
 
 

@@ -24,6 +24,7 @@ from anchorscope.plan.passes import AnswersPass, plan_answers, plan_thinking, wi
 from anchorscope.progress import Silent
 from anchorscope.spans.locate import locate
 from anchorscope.spans.question_spans import locate_question_words
+from chat_templates import MARKED
 from many_workers import ManyWorkers
 from tiny_models import speaker
 
@@ -54,7 +55,6 @@ def talker(tiny_llama: LanguageModel) -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def talked(talker: LanguageModel) -> list[Answer]:
-    """Its answers to all questions."""
     return answered(talker, questions_of(TEXTS))
 
 
@@ -82,9 +82,7 @@ def plain_greedy(
     return ids[len(prompt) : len(prompt) + room], log_probs[:room], False
 
 
-def test_an_answer_ends_before_the_first_token_that_holds_a_line_break(
-    talker: LanguageModel, talked: list[Answer]
-) -> None:
+def test_an_answer_ends_before_the_first_token_with_a_line_break(talker: LanguageModel, talked: list[Answer]) -> None:
     lengths = set()
     for prompt, answer in zip(build_prompts(talker.tokenizer, questions_of(TEXTS)), talked, strict=True):
         ids, log_probs, finished = plain_greedy(talker, prompt.ids, SPECIAL, ROOM)
@@ -100,7 +98,7 @@ def test_an_answer_ends_before_the_first_token_that_holds_a_line_break(
     assert len({length for length, finished in lengths if finished}) > 2
 
 
-def test_every_end_token_of_the_model_ends_an_answer(
+def test_every_end_token_ends_an_answer(
     talker: LanguageModel, talked: list[Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = next(answer.ids[1] for answer in talked if len(answer.ids) > 2)
@@ -132,10 +130,8 @@ QUESTIONS = [
 ]
 
 
-def samples(
-    lm: LanguageModel, questions: Sequence[Question], n: int, seed: int = 0, temperature: float = 0.7
-) -> list[list[Answer]]:
-    work = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000).sampled(n, seed, temperature)
+def samples(lm: LanguageModel, questions: Sequence[Question], n: int, seed: int = 0) -> list[list[Answer]]:
+    work = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000).sampled(n, seed, 0.7)
     spoken = run_answers(LocalExecutor(lambda: lm), pickle.loads(pickle.dumps(work)), Silent())
     return [spoken[first : first + n] for first in range(0, len(spoken), n)]
 
@@ -232,18 +228,13 @@ def test_thinkers_are_asked_again_whoever_runs_the_shards(tiny_llama: LanguageMo
     assert len(executor.shards) - len(again) > 2
 
 
-def test_a_thinking_block_without_an_end_is_truncated(
-    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_thinking_without_an_end_is_truncated(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert EXTRA_THINKING_TOKENS >= 1000  # enough for a thought
     monkeypatch.setattr(generate, "EXTRA_THINKING_TOKENS", 100)
     lm = talking(tiny_llama, "<think>", "\n", "hm")  # and "m" for ever
     for answer in said(lm, max_new_tokens=5):
         assert (answer.text, answer.ids, answer.status) == ("", (), "truncated")
         assert len(answer.before) == 5 + 100
-
-
-MARKED = TEMPLATE + "{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}"
 
 
 def thought(lm: LanguageModel, max_tokens: int) -> list[Question]:

@@ -166,6 +166,6 @@ def test_weights_sum_to_the_size_of_what_was_drawn_from(items: list, most: int, 
 @pytest.mark.parametrize("most", [100, 6])
 def test_a_weight_is_the_inverse_of_the_chance_to_be_drawn(most: int) -> None:
     items = [(True, "capital")] * 4 + [(False, "capital")] * 10 + [(True, "author")] * 9 + [(False, "author")] * 5
-    weights = np.mean([drawn(items, "relation", most, seed).weight for seed in range(3000)], axis=0)
+    weights = np.mean([drawn(items, "relation", most, seed).weight for seed in range(1500)], axis=0)
     # Weights estimate counts without bias: every item stands for one, however rarely it is drawn.
-    assert weights == pytest.approx(1, abs=0.15)
+    assert weights == pytest.approx(1, abs=0.2)

@@ -12,58 +12,37 @@ from anchorscope.answers.template import (
     FEW_SHOT_TEMPLATE,
     INSTRUCTION,
     Template,
-    chat_template,
     split_head,
     with_examples,
 )
 from anchorscope.experiments.boundary import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
 from anchorscope.models.language_model import LanguageModel
-from chat_templates import KINDS, chat
-
-CHAT = (
-    "{% for message in messages %}<|{{ message['role'] }}|>\n{{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
-)
+from chat_templates import CHATML, KINDS, chat
 
 
-def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama) -> None:  # type: ignore[no-untyped-def]
-    tokenizer = tiny_llama.tokenizer
-    old = tokenizer.chat_template
-    tokenizer.chat_template = CHAT
-    try:
-        template = chat_template(tokenizer, None)
-    finally:
-        tokenizer.chat_template = old
+def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama: LanguageModel) -> None:
+    template = chat(tiny_llama, CHATML)
     other = with_examples(template, EXAMPLE_SETS[2])
     assert split_head(template) is not None
-    turns = [f"<|user|>\n{{}}{one.question}\n<|assistant|>\n{one.answer}\n" for one in EXAMPLE_SETS[2]]
+    turns = [f"[user]{{}}{one.question}[end]\n[assistant]{one.answer}[end]\n" for one in EXAMPLE_SETS[2]]
     wanted = turns[0].format(f"{INSTRUCTION}\n\n") + "".join(one.format("") for one in turns[1:])
-    assert other.head == f"{wanted}<|user|>\n"
+    assert other.head == f"{wanted}[user]"
     assert (other.tail, other.answer_lead, other.kind) == (template.tail, template.answer_lead, "chat")
 
 
 PHRASES = [
     "I don't know",
-    "I dont know",
     "I really don't know",
     "Unknown",
-    "The answer is unknown",
     "It's unclear",
     "I'm not sure",
     "Unsure",
-    "I'm uncertain",
     "I have no idea",
-    "No clue",
     "I cannot answer",
-    "I can't say",
-    "I couldn't find",
     "I'm unable to",
     "It is not clear",
     "There is no information",
-    "Not enough information",
-    "I don't have enough",
     "N/A",
-    "I don't remember",
 ]
 SENTENCES = [
     "I don't know who wrote it",
@@ -80,10 +59,8 @@ NAMES = [
     "Unknown Pleasures",
     "The Unknown Soldier",
     "I Don't Know How to Love Him",
-    "unknown pleasures",
     "Sorry Not Sorry",
     "None",
-    "Knowing",
     "I know: Rome",
     "Sorry",
     "Paris",
@@ -110,9 +87,7 @@ def test_what_is_an_answer(text: str) -> None:
     before=st.sampled_from(["", " ", '"', "(", "**", "\n"]),
     after=st.sampled_from(["", ".", "!", " .", ")", '"', "...", "; next", ", sorry", "**"]),
 )
-def test_case_marks_and_space_around_it_do_not_matter(
-    phrase: str, change: Callable[[str], str], before: str, after: str
-) -> None:
+def test_case_marks_and_space_do_not_matter(phrase: str, change: Callable[[str], str], before: str, after: str) -> None:
     assert says_dont_know(f"{before}{change(phrase)}{after}")
 
 

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 import needs
 from anchorscope.answers.template import (
     FEW_SHOT,
+    FEW_SHOT_TEMPLATE,
     INSTRUCTION,
     Prompt,
     Template,
@@ -27,13 +28,13 @@ from chat_templates import CHATML, CLOCK, FIRST, KINDS, LLAMA_CLOCK, chat, token
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).map(str.strip).filter(bool)
 
 
-def prompts_of(lm: LanguageModel, *texts: str) -> list[Prompt]:
-    return build_prompts(lm.tokenizer, [Question("d", text, text, ("x",)) for text in texts])
+def prompts_of(tokenizer: Any, template: Template, *texts: str) -> list[Prompt]:
+    return build_prompts(tokenizer, [Question("d", text, text, ("x",)) for text in texts], template)
 
 
 @given(texts=st.lists(TEXT, min_size=1, max_size=4))
 def test_the_shared_prefix_never_touches_a_question(tiny_llama: LanguageModel, texts: list[str]) -> None:
-    prompts = prompts_of(tiny_llama, *texts)
+    prompts = prompts_of(tiny_llama.tokenizer, FEW_SHOT_TEMPLATE, *texts)
     length = prefix_length(prompts)
     assert length > 0
     for prompt in prompts:
@@ -56,10 +57,6 @@ def test_an_answer_given_elsewhere_is_read_in_its_place(tiny_llama: LanguageMode
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="[]<>"), min_size=1, max_size=20)
 CHAT_TEXT = WORDS.map(lambda text: " ".join(text.split())).filter(bool)
-
-
-def chat_prompts_of(tokenizer: Any, template: Template, *texts: str) -> list[Prompt]:
-    return build_prompts(tokenizer, [Question("d", text, text, ("x",)) for text in texts], template)
 
 
 def question_tokens(prompt: Prompt, question: str) -> list[int]:
@@ -105,23 +102,21 @@ def test_the_first_token_is_never_there_twice(tiny_llama: LanguageModel) -> None
     bos = tiny_llama.tokenizer.bos_token_id
     tokenizer = tokenizer_with(tiny_llama, None)
     for source, needed, expected in [(CHATML, None, 0), (CHATML, bos, 1), (FIRST, None, 1), (FIRST, bos, 1)]:
-        (prompt,) = chat_prompts_of(tokenizer, chat(tiny_llama, source, needed), "Who?")
+        (prompt,) = prompts_of(tokenizer, chat(tiny_llama, source, needed), "Who?")
         assert prompt.ids.count(bos) == expected
         assert (prompt.ids[0] == bos) == bool(expected)
         assert len(prompt.ids) == len(prompt.offsets)
-    (prompt,) = chat_prompts_of(tokenizer, chat(tiny_llama, CHATML, bos), "Who?")
+    (prompt,) = prompts_of(tokenizer, chat(tiny_llama, CHATML, bos), "Who?")
     assert prompt.offsets[0] == (0, 0)
     assert tokenizer.decode(list(prompt.ids[1:])) == prompt.text
 
 
 @pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
 @given(texts=st.lists(CHAT_TEXT, min_size=1, max_size=3))
-def test_a_questions_characters_are_exactly_its_tokens(
-    tiny_llama: LanguageModel, source: str, texts: list[str]
-) -> None:
+def test_a_questions_characters_are_its_tokens(tiny_llama: LanguageModel, source: str, texts: list[str]) -> None:
     tokenizer = tokenizer_with(tiny_llama, source)
     template = make_template("chat", tokenizer, tokenizer.bos_token_id)
-    prompts = chat_prompts_of(tokenizer, template, *texts)
+    prompts = prompts_of(tokenizer, template, *texts)
     for text, prompt in zip(texts, prompts, strict=True):
         found = question_tokens(prompt, text)
         assert found == list(range(found[0], found[-1] + 1))
@@ -139,7 +134,7 @@ def test_the_embedded_models_own_template_and_tokens(question: str) -> None:
     folder = needs.embedded_model()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     template = make_template("chat", tokenizer)
-    prompts = chat_prompts_of(tokenizer, template, question, "What is the capital of Peru?")
+    prompts = prompts_of(tokenizer, template, question, "What is the capital of Peru?")
     found = question_tokens(prompts[0], question)
     assert tokenizer.decode([prompts[0].ids[index] for index in found]) == question
     assert prefix_length(prompts) == found[0] == question_tokens(prompts[1], "What")[0]
@@ -156,7 +151,7 @@ FORGETS = TURNS.replace("CONTENT", "message.content.split('</think>')[-1]")
 EMPTY = "<think>\n\n</think>\n\n"
 ASSISTANT = "{{ '[assistant]\\n' }}"
 BLOCK = "{{ '<think>\\n\\n</think>\\n' }}"
-KINDS = {
+THINKERS = {
     # A switch in the generation prompt (Qwen3), with one line break after the block (SmolLM3), by another name and with
     # the end of the block alone (DeepSeek-V3.1).
     "switch": (FORGETS + ASSISTANT + "{% if enable_thinking is false %}" + BLOCK + "{{ '\\n' }}{% endif %}", EMPTY),
@@ -173,9 +168,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", THINKERS)
 def test_the_answer_begins_after_a_closed_block(tiny_llama: LanguageModel, kind: str) -> None:
-    source, expected = KINDS[kind]
+    source, expected = THINKERS[kind]
     tokenizer = deepcopy(tiny_llama.tokenizer)
     tokenizer.chat_template = source
     template = make_template("chat", tokenizer)
@@ -186,5 +181,5 @@ def test_the_answer_begins_after_a_closed_block(tiny_llama: LanguageModel, kind:
 def test_knowing_the_tags_does_not_make_a_reasoning_model(tiny_llama: LanguageModel) -> None:
     tokenizer = deepcopy(tiny_llama.tokenizer)
     tokenizer.add_tokens(["<think>", "</think>"])
-    tokenizer.chat_template = KINDS["never"][0]
+    tokenizer.chat_template = THINKERS["never"][0]
     assert make_template("chat", tokenizer).tail == "[end][assistant]\n"

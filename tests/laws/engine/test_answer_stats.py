@@ -10,7 +10,6 @@ from torch import Tensor
 
 from anchorscope.engine import forward
 from anchorscope.engine.capture import STATISTICS
-from anchorscope.engine.decode import decode
 from anchorscope.engine.forward import NO_PREFIX, Prefix, compute_prefix
 from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, Patch, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
@@ -28,12 +27,7 @@ def answered() -> list[TokenSequence]:
 
 
 def stats(
-    lm: LanguageModel,
-    items: Sequence[TokenSequence],
-    variants: Sequence[Variant],
-    prefix: Prefix,
-    budget: int = 10_000,
-    answers_of: Sequence[int] | None = None,
+    lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix, budget: int = 10_000
 ) -> dict[tuple[int, int], np.ndarray]:
     """Of every (variant, item), [statistic, token]."""
     found: dict[tuple[int, int], np.ndarray] = {}
@@ -42,8 +36,7 @@ def stats(
         parts = zip(batch, values.split(lengths, dim=1), strict=True)
         found.update({(variant, item): one.numpy() for item, one in parts})
 
-    every = range(len(variants)) if answers_of is None else answers_of
-    captured(lm, items, prefix, variants, budget, answers_of=every, receive_answers=receive)
+    captured(lm, items, prefix, variants, budget, answers_of=range(len(variants)), receive_answers=receive)
     return found
 
 
@@ -59,9 +52,7 @@ def by_transformers(lm: LanguageModel, item: TokenSequence, cut: Cut) -> np.ndar
 
 
 @pytest.mark.parametrize("edges", ["all", "direct"])
-def test_statistics_are_those_of_an_eager_reference_clean_and_cut(
-    tiny: LanguageModel, answered: list[TokenSequence], edges: str
-) -> None:
+def test_statistics_equal_an_eager_reference(tiny: LanguageModel, answered: list[TokenSequence], edges: str) -> None:
     cuts = {index: make_cuts(answered, edges)[index] for index in (0, 2, 4)}
     for shared, budget in ((SHARED, 10_000), (SHARED[:-1], 60), ((), 10_000)):
         found = stats(tiny, answered, [CLEAN, Variant(cuts)], compute_prefix(tiny, shared), budget)
@@ -71,21 +62,6 @@ def test_statistics_are_those_of_an_eager_reference_clean_and_cut(
             assert values.shape == wanted.shape == (len(STATISTICS), LENGTHS_OF_ANSWERS[index])
             np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-4)
         assert np.abs(found[0, 4] - found[1, 4]).max() > 1e-2  # the cut is felt
-
-
-@pytest.mark.parametrize("shared", [True, False])
-def test_generated_answers_are_as_likely_when_they_are_supplied(tiny: LanguageModel, shared: bool) -> None:
-    prompts = [item.ids[:-4] for item in make_items()]
-    prefix = shared_prefix(tiny) if shared else NO_PREFIX
-    spoken = decode(tiny, prompts, prefix, [list(range(len(prompts)))], 7, lambda token, so_far: token % 6 == 2)
-    supplied = [
-        TokenSequence((*prompt, *answer.ids), len(prompt), (len(prompt) - 1,))
-        for prompt, answer in zip(prompts, spoken, strict=True)
-    ]
-    assert any(answer.ids for answer in spoken)
-    found = stats(tiny, supplied, [CLEAN], compute_prefix(tiny, prefix.ids[:5]), 60)
-    for index, answer in enumerate(spoken):
-        np.testing.assert_allclose(found[0, index][0], answer.log_probs, rtol=1e-4, atol=1e-4)
 
 
 def test_the_head_runs_on_some_tokens_at_a_time(
@@ -104,7 +80,7 @@ def test_the_head_runs_on_some_tokens_at_a_time(
 
 
 @pytest.mark.parametrize("budget", [10_000, 50])
-def test_a_cut_run_alone_gives_what_it_gives_beside_others(
+def test_a_cut_alone_equals_one_beside_others(
     tiny_llama: LanguageModel, answered: list[TokenSequence], budget: int
 ) -> None:
     cut = Variant({0: make_cuts(answered)[0], 4: make_cuts(answered)[4]}, range(1, 3))

@@ -35,12 +35,12 @@ def test_a_shared_prefix_may_be_longer_than_the_window(tiny: LanguageModel, item
 
 
 def go(
-    lm: LanguageModel, items: list[TokenSequence], n_layers: int | None, tokens: int = 10_000
+    lm: LanguageModel, items: list[TokenSequence], n_layers: int | None
 ) -> tuple[dict[tuple[int, int], Tensor], EdgeCounts]:
     cuts = dict(enumerate(make_cuts(items)))
     variants = [CLEAN, Variant(cuts), Variant(cuts, range(1, 2))]
     variants = variants[:2] if n_layers == 1 else variants
-    return captured(lm, items, shared_prefix(lm), variants, tokens, n_layers=n_layers)
+    return captured(lm, items, shared_prefix(lm), variants, n_layers=n_layers)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3, 4])
@@ -67,9 +67,7 @@ def test_states_are_those_of_the_whole_pass_and_higher_blocks_are_not_run(
     assert edges.lost.tolist() == all_edges.lost[: len(edges.lost), :n_layers].tolist()
 
 
-def test_a_cut_above_the_last_layer_that_is_run_is_refused(
-    tiny_llama: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_a_cut_above_the_last_layer_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
     cuts = Variant(dict(enumerate(make_cuts(items))), range(2, 3))
     with pytest.raises(InterventionNotApplied, match="there are 0 to 1"):
         captured(tiny_llama, items, variants=[cuts], batches=[range(5)], n_layers=2)

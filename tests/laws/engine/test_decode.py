@@ -1,7 +1,7 @@
 """Greedy answers, token by token those of transformers' own generate, whatever runs beside them."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -25,39 +25,35 @@ def is_end(token: int, so_far: Sequence[int]) -> bool:
     return token in ENDS
 
 
-def generated(lm: LanguageModel, prompt: tuple[int, ...], room: int, ends: list[int]) -> tuple[tuple[int, ...], bool]:
+def generated(lm: LanguageModel, prompt: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
     """Tokens before the end, and whether there was one, by transformers: one prompt at a time, no padding."""
+    ends = sorted(ENDS)
     ids = torch.tensor([prompt])
     out = lm.model.generate(
         ids,
         attention_mask=torch.ones_like(ids),
         do_sample=False,
-        max_new_tokens=room + 1,
-        eos_token_id=ends or None,
+        max_new_tokens=ROOM + 1,
+        eos_token_id=ends,
         pad_token_id=258,
     )
     new = out[0, len(prompt) :].tolist()
     length = next((place for place, token in enumerate(new) if token in ends), None)
-    return tuple(new[: room if length is None else length]), length is not None
+    return tuple(new[: ROOM if length is None else length]), length is not None
 
 
 def answer(
-    lm: LanguageModel,
-    prompts: list[tuple[int, ...]],
-    end: Callable[[int, Sequence[int]], bool] = is_end,
-    room: int = ROOM,
-    batches: list[list[int]] | None = None,
-    shared: bool = True,
+    lm: LanguageModel, prompts: list[tuple[int, ...]], batches: list[list[int]] | None = None, shared: bool = True
 ) -> list[Decoded]:
     prefix = shared_prefix(lm) if shared else NO_PREFIX
-    return decode(lm, prompts, prefix, batches or [list(range(len(prompts)))], room, end)
+    return decode(lm, prompts, prefix, batches or [list(range(len(prompts)))], ROOM, is_end)
 
 
 @pytest.mark.every_family
 def test_answers_are_those_of_transformers_generate_and_their_probabilities_those_of_a_full_forward_pass(
     tiny: LanguageModel, prompts: list[tuple[int, ...]]
 ) -> None:
-    wanted = [generated(tiny, prompt, ROOM, sorted(ENDS)) for prompt in prompts]
+    wanted = [generated(tiny, prompt) for prompt in prompts]
     assert len({len(ids) for ids, _ in wanted}) > 2  # answers of many lengths, or the law would say little
     own = [log_probs(tiny, prompt, ids) for prompt, (ids, _) in zip(prompts, wanted, strict=True)]
     # With eager attention a row that sees nothing, as one of padding might without a prefix, becomes NaN and spreads.
@@ -78,7 +74,7 @@ def log_probs(lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]) 
     return every.gather(1, torch.tensor(ids, dtype=torch.long)[:, None])[:, 0]
 
 
-def test_rows_that_leave_do_not_change_the_others(
+def test_rows_that_leave_change_no_others(
     tiny: LanguageModel, prompts: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = answer(tiny, prompts, batches=[[index] for index in range(len(prompts))])
@@ -123,12 +119,3 @@ def test_a_model_that_gives_no_numbers_is_told(tiny_llama: LanguageModel) -> Non
         broken.model.model.norm.weight.fill_(float("nan"))
     with pytest.raises(UserError, match="NaN or infinity"):
         choice_log_probs(broken, PROMPTS, NO_PREFIX, [range(len(PROMPTS))], CHOICES)
-
-
-def test_layers_with_different_windows_generate_alike(
-    mixed_windows: LanguageModel, prompts: list[tuple[int, ...]]
-) -> None:
-    found = answer(mixed_windows, prompts)
-    assert [(one.ids, one.finished) for one in found] == [
-        generated(mixed_windows, prompt, ROOM, sorted(ENDS)) for prompt in prompts
-    ]

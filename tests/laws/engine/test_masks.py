@@ -44,9 +44,7 @@ def test_a_cut_removes_exactly_the_edges_of_the_definition(batch: tuple[list[Tok
 
 
 @given(st.integers(1, 12), st.integers(0, 11), st.none() | st.integers(1, 14))
-def test_causal_masks_see_the_past_within_the_window_and_nothing_else(
-    n_keys: int, n_before: int, window: int | None
-) -> None:
+def test_causal_masks_see_the_past_within_the_window_alone(n_keys: int, n_before: int, window: int | None) -> None:
     n_before = min(n_before, n_keys - 1)
     allowed = visible(torch.arange(n_before, n_keys)[None], n_keys, window)[0]
     for query in range(n_before, n_keys):

@@ -22,9 +22,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_states_are_the_same_with_little_memory(
-    tiny_llama: LanguageModel, items: list[TokenSequence], kind: str
-) -> None:
+def test_states_are_equal_with_little_memory(tiny_llama: LanguageModel, items: list[TokenSequence], kind: str) -> None:
     lowered: list[int] = []
     small, _ = with_little_memory(tiny_llama, 60, ERRORS[kind])
     work = replace(planner_of(tiny_llama, 10_000).states("clean", items, SHARED), keep=(((8, 2),),))

@@ -53,9 +53,7 @@ def check_every_kind(
             assert (wanted - clean[item]).abs().max() > 1e-3  # the cut is felt
 
 
-def test_captured_states_are_those_of_the_models_own_forward_pass(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_captured_states_are_those_of_the_models_own_pass(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     found = run(tiny, items, shared_prefix(tiny))
     for item, states in zip(items, found, strict=True):
         assert_same(states, watch(tiny.model, item.ids)[list(item.read_at)])
@@ -80,15 +78,6 @@ def test_many_keys_anywhere_equal_the_eager_reference(tiny: LanguageModel, items
     check_every_kind(tiny, items, cuts, NO_PREFIX, windows(tiny.model), 400)
 
 
-def test_layers_of_one_model_may_differ_in_their_window(
-    mixed_windows: LanguageModel, items: list[TokenSequence]
-) -> None:
-    prefix, seen = shared_prefix(mixed_windows), [None, None, 8, 8]
-    for item, states in zip(items, run(mixed_windows, items, prefix), strict=True):
-        assert_same(states, watch(mixed_windows.model, item.ids)[list(item.read_at)])
-    check_every_kind(mixed_windows, items, make_cuts(items), prefix, seen, 400)
-
-
 def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     # The knockout's meaning in one law: with every later edge cut, another token in its place changes nothing after it.
     item = items[2]
@@ -99,9 +88,7 @@ def test_what_a_cut_token_was_cannot_be_known_later(tiny: LanguageModel, items: 
     assert (free[0] - free[1]).abs().max() > 1e-4
 
 
-def test_the_engine_gives_the_same_on_a_model_with_eager_attention(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_the_engine_gives_the_same_with_eager_attention(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     other = wrap(copy.deepcopy(eager(tiny.model)), tiny.tokenizer)
     for cuts in (None, make_cuts(items)):
         assert_same(run(other, items, shared_prefix(other), cuts), run(tiny, items, shared_prefix(tiny), cuts))

@@ -44,9 +44,7 @@ def reference(lm: LanguageModel, item: TokenSequence, donor: TokenSequence, laye
 
 @pytest.mark.every_family
 @pytest.mark.parametrize("layer", [1, 3])
-def test_patched_passes_equal_transformers_with_hooks(
-    tiny: LanguageModel, items: list[TokenSequence], layer: int
-) -> None:
+def test_patches_equal_transformers_with_hooks(tiny: LanguageModel, items: list[TokenSequence], layer: int) -> None:
     found = together(tiny, items, [patched(layer, {0: 2, 3: 1})], shared_prefix(tiny))
     for item, donor in ((0, 2), (3, 1)):
         wanted = reference(tiny, items[item], items[donor], layer)
@@ -54,9 +52,7 @@ def test_patched_passes_equal_transformers_with_hooks(
         assert (wanted - watch(eager(tiny.model), items[item].ids)[list(items[item].read_at)]).abs().max() > 1e-3
 
 
-def test_a_patch_at_the_first_layer_is_the_run_with_the_donors_tokens(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_a_patch_at_the_first_layer_runs_the_donors_tokens(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     found = together(tiny, items, [patched(0, {1: 4})], shared_prefix(tiny))
     ids = list(items[1].ids)
     for position, other in zip(PLACES, DONOR_PLACES, strict=True):
@@ -66,7 +62,7 @@ def test_a_patch_at_the_first_layer_is_the_run_with_the_donors_tokens(
 
 
 @pytest.mark.parametrize("tokens", [10_000, 100])
-def test_patches_and_cuts_run_together_whoever_else_is_in_the_batch(
+def test_patches_and_cuts_run_together_in_any_batch(
     tiny: LanguageModel, items: list[TokenSequence], tokens: int
 ) -> None:
     prefix, cuts = shared_prefix(tiny), Variant(dict(enumerate(make_cuts(items))))

@@ -1,4 +1,4 @@
-"""Effects: states scored by the probes that never saw the item's group, and no cut that silently did nothing."""
+"""Effects: states scored by probes that never saw the item's group, no cut that silently did nothing; the clean run."""
 
 from dataclasses import replace
 
@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from anchorscope.answers.generate import Answer
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.effects import CutStates, Effect, Scoring, measure, refuse_no_op, refuse_no_ops, run_clean
+from anchorscope.evidence.effects import (
+    CutStates,
+    Effect,
+    Scoring,
+    measure,
+    refuse_no_op,
+    refuse_no_ops,
+    run_clean,
+    with_log_probs,
+)
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.interventions.cuts import INTERVENTIONS, with_draws
 from anchorscope.interventions.intervention import Intervention
@@ -35,8 +45,8 @@ class Bench:
         self.states = found.clean.states
         self.clean = score_states(self.scoring.scorer("cpu"), self.states)
 
-    def run(self, intervention: Intervention, batch_tokens: int = 200) -> Effect:
-        return self.run_all([intervention], batch_tokens)[0][0]
+    def run(self, intervention: Intervention) -> Effect:
+        return self.run_all([intervention])[0][0]
 
     def run_all(self, interventions: list[Intervention], batch_tokens: int = 200) -> tuple[list[Effect], CutStates]:
         planned = [plan_cut(one, self.items, self.setting) for one in interventions]
@@ -124,3 +134,24 @@ def test_a_cut_that_does_no_more_than_noise_is_refused(bench: Bench) -> None:
     loud = replace(still, logits=bench.clean[still.items] + 2 * noise[still.items])
     with pytest.raises(InterventionNotApplied, match=r"knockout: scores change by .* no cut can be told from noise"):
         refuse_no_ops([quiet, loud], bench.clean)
+
+
+def test_log_probs_are_the_models_own_of_every_token_of_the_answer(tiny_llama: LanguageModel) -> None:
+    items, executor, planner = random_items(12), LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 60)
+    clean = run_clean(
+        executor, planner, items, ("final", "answer_before"), Silent(), compiled=False, edges="all", site=0
+    ).clean
+    for item, found in zip(items, clean.log_probs, strict=True):
+        ids, start = item.located.input_ids, item.located.answer_start
+        with torch.inference_mode():
+            logits = tiny_llama.model(torch.tensor([ids])).logits[0]
+        known = torch.log_softmax(logits.float(), dim=-1)
+        wanted = [float(known[place - 1, ids[place]]) for place in range(start, len(ids))]
+        assert found == pytest.approx(wanted, abs=1e-3)
+
+
+def test_answers_keep_their_own_log_probs_and_others_take_those_of_the_pass() -> None:
+    own = Answer("a", (1,), (-0.5,), "answered")
+    given, empty = replace(own, log_probs=None), replace(own, log_probs=None, status="empty")
+    found = with_log_probs([own, given, empty], [(-9.0,), (-1.5,), ()])
+    assert [one.log_probs for one in found] == [(-0.5,), (-1.5,), None]

@@ -1,16 +1,36 @@
-"""Strengthened attention of single items: who has no edge to strengthen runs as it is; nothing is silently skipped."""
+"""What detectors read beside the clean run: strengthened attention, P(True), and how far samples agree."""
 
 import math
+import random
+from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+import needs
+from anchorscope.answers.template import INSTRUCTION, Template, make_template
 from anchorscope.catalogue import DETECTION_RUNS, boost_name
-from anchorscope.evidence.further_runs import agreement_columns, boosted_states, clean_states_at
+from anchorscope.evidence.further_runs import (
+    TruthPrompts,
+    agreement_columns,
+    boosted_states,
+    clean_states_at,
+    clusters,
+    p_true_template,
+    same_answer,
+    self_consistency,
+    semantic_entropy,
+    truth_prompts,
+)
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.progress import Silent
+from chat_templates import KINDS, chat
 from made_items import make_item, make_setting, planner_of
 
 PREFIX = (256, 7, 8)
@@ -54,3 +74,103 @@ def test_samples_are_counted_item_by_item_the_first_five_and_all() -> None:
     shares = {"semantic_entropy_5": (0.6, 0.4), "semantic_entropy_10": (0.3, 0.2, 0.5)}
     for name, parts in shares.items():
         assert found[name] == pytest.approx([-sum(part * math.log(part) for part in parts), 0])
+
+
+ASKED = "What is the capital of Peru? Proposed answer: Lima. Is the proposed answer true or false?"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_conversation_keeps_its_turns(kind: str, tiny_llama: LanguageModel) -> None:
+    template = chat(tiny_llama, KINDS[kind])
+    asking = p_true_template(template)
+    assert INSTRUCTION in asking.head
+    assert asking.head.count("[user]") == template.head.count("[user]")
+    assert asking.head.count("[assistant]True[end]") == 2
+    assert asking.head.count("[assistant]False[end]") == 1
+    assert asking.tail == template.tail
+
+
+def asked(tokenizer: Any, template: Template) -> TruthPrompts:
+    return truth_prompts(tokenizer, template, ["Who wrote Dracula?", "What is the capital of Peru?"], ["Ann", "Lima"])
+
+
+def test_a_tokenizer_of_bytes_compares_the_first_letters_that_differ(tiny_llama: LanguageModel) -> None:
+    tokenizer = tiny_llama.tokenizer
+    found = asked(tokenizer, make_template("few-shot", tokenizer))
+    text = tokenizer.decode(found.ids[1])
+    assert text.endswith(f"Question: {ASKED}\nAnswer: ")  # the blank that both words begin with is there already
+    assert [tokenizer.decode([token]) for token in found.choices] == ["T", "F"]
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("kind", ["few-shot", "zero-shot", "chat"])
+def test_a_real_tokenizer_has_one_token_for_most_spellings(kind: str) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(needs.embedded_model())
+    template = make_template(kind, tokenizer)
+    found = asked(tokenizer, template)
+    (usual,) = {template.answer_ids(tokenizer, [("Q", tokenizer("Q")["input_ids"])], ["True"])[0][0]}
+    assert usual in found.true
+    assert {tokenizer.decode([token]).strip().lower() for token in found.true} == {"true"}
+    assert {tokenizer.decode([token]).strip().lower() for token in found.false} == {"false"}
+    assert len(found.true) >= 2
+    assert not set(found.true) & set(found.false)
+    assert found.ids[1] == template.encode(tokenizer, [p_true_template(template).text(ASKED)])[0][0]
+
+
+@given(values=st.lists(st.lists(st.floats(-60, 0), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_spellings_are_summed(values: list[list[float]]) -> None:
+    found = TruthPrompts(((1,),) * len(values), (7, 8), (9, 10, 11)).log_odds(np.array(values))
+    for row, score in zip(values, found, strict=True):
+        true, false = (math.log(sum(map(math.exp, part))) for part in (row[:2], row[2:]))
+        assert score == pytest.approx(true - false, abs=1e-9)
+
+
+SAYINGS = st.sampled_from(
+    "Paris|paris.|The Paris|It is Paris|Lyon|lyon|Paris, France|42|forty-two||?|not Paris".split("|")  # noqa: SIM905
+)
+SAMPLES = st.lists(SAYINGS, min_size=1, max_size=10)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Paris", "It is Paris", True),
+        ("Paris", "PARIS", True),
+        ("Paris, France", "Paris", True),
+        ("Paris", "not Paris", False),
+        ("Paris", "Lyon", False),
+        ("", "Paris", False),
+        ("", "", True),
+        ("1999", "1998", False),
+        ("A", "A fine day", False),
+    ],
+)
+def test_two_answers_say_the_same_where_the_grader_would_accept_either(one: str, other: str, same: bool) -> None:
+    assert same_answer(one, other) == same_answer(other, one) == same
+
+
+def test_entropy_is_that_of_the_clusters() -> None:
+    samples = ["Paris", "It is Paris", "Lyon", "Rome", "paris"]
+    assert clusters(samples) == [0, 0, 1, 2, 0]
+    assert semantic_entropy(samples) == pytest.approx(-(0.6 * math.log(0.6) + 0.4 * math.log(0.2)))
+
+
+@given(samples=SAMPLES, seed=st.integers(0, 99))
+def test_neither_hangs_on_the_order_of_the_samples(samples: list[str], seed: int) -> None:
+    mixed = random.Random(seed).sample(samples, len(samples))
+    assert semantic_entropy(mixed) == pytest.approx(semantic_entropy(samples))
+    assert self_consistency(samples[0], mixed) == self_consistency(samples[0], samples)
+
+
+@given(samples=SAMPLES)
+def test_both_stay_in_their_range_and_agree_where_all_samples_do(samples: list[str]) -> None:
+    entropy, share = semantic_entropy(samples), self_consistency(samples[0], samples)
+    assert 0 <= entropy <= math.log(len(samples)) + 1e-12
+    assert 1 / len(samples) <= share <= 1
+    sizes = Counter(clusters(samples))
+    assert share <= sizes[0] / len(samples)  # who is written alike is in one cluster
+    assert (entropy == 0) == (len(sizes) == 1)
+    doubled = semantic_entropy([*samples, *samples])
+    assert doubled == pytest.approx(entropy)

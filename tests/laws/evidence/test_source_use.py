@@ -18,7 +18,7 @@ def answers(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_the_probability_is_that_of_the_answers_and_the_interval_covers_it() -> None:
     grid = context_used(np.array([0.0, 0.5, 1.0, 3.0]), np.zeros(4))
     truth, covered = expit(2 * np.array([0.0, 0.5, 1.0, 3.0]) - 1.5), []
-    for seed in range(60):
+    for seed in range(30):
         calibration = calibrate_use(*answers(400, seed))
         assert calibration is not None
         probability, low, high = calibration.probability(grid)

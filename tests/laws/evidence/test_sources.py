@@ -88,9 +88,7 @@ def test_every_source_is_found_token_by_token(tiny_llama: LanguageModel, kind: s
     assert source_names([plain]) == []
 
 
-def test_a_prompt_without_sources_is_what_it_was_and_thinking_stands_between_the_marks(
-    tiny_llama: LanguageModel,
-) -> None:
+def test_a_prompt_without_sources_is_unchanged_and_thinking_is_marked(tiny_llama: LanguageModel) -> None:
     template = chat(tiny_llama, CHATML)
     plain, _ = template.write(ASKED.question)
     assert plain == template.head + ASKED.question + template.tail

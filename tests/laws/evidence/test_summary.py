@@ -19,8 +19,6 @@ def drawn(measured: Measured, resamples: int = 100) -> Draws:
 
 
 class Summary:
-    """Rows by name."""
-
     def __init__(self, measured: Measured) -> None:
         self.corrected = correct_shift(measured, drawn(measured))
         self.sums = {name: cell_sums(self.corrected, name) for name in measured.after}

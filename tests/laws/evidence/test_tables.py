@@ -11,38 +11,7 @@ from anchorscope.evidence.measured import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.progress import Silent
 from anchorscope.stats.auc import auc
-from anchorscope.stats.estimate import group_weights
-from evidence_synthetic import permuted, random_measured
-
-SITES = ("attention", "mlp", "residual")
-N_LAYERS = 4
-
-
-def make_evidence(n: int = 200, relations: bool = True, confidence: bool = True) -> Evidence:
-    first = random_measured(n=n, n_none=n // 2)
-
-    def scaled(scale: float) -> Measured:
-        """The same items, other scores."""
-        after = {name: scale * logits for name, logits in first.after.items()}
-        return replace(first, before=scale * first.before, after=after)
-
-    rng = np.random.default_rng(0)
-    sure = rng.normal(size=n).tolist()
-    return Evidence(
-        model="Tiny",
-        dataset="facts",
-        item_ids=[f"item-{index}" for index in range(n)],
-        questions=[f"What is the {word} of {index}?" for index, word in enumerate(rng.choice(["a1", "b2", "c3"], n))],
-        answers=[str(word) for word in rng.choice(["Rome", "Oslo", "Lima", "Bern"], n)],
-        relations=[str(word) if relations else None for word in rng.choice(["capital", "author"], n)],
-        confidence_mean=sure if confidence else [None] * n,
-        confidence_min=[one - 1 for one in sure] if confidence else [None] * n,
-        variants=dict.fromkeys(first.after, "all"),
-        places={(site, "final"): scaled(1 + 0.1 * number) for number, site in enumerate(SITES)},
-        refits={"knockout": rng.normal(size=(N_LAYERS, n)), "random": rng.normal(size=(N_LAYERS, n))},
-        headline=("mlp", "final"),
-        weights=group_weights(first.groups, 60, rng),
-    )
+from evidence_synthetic import make_evidence, permuted
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +39,7 @@ def test_curves_split_by_truth_add_up(tables: dict[str, pl.DataFrame]) -> None:
     assert mixed.to_list() == pytest.approx(whole["delta_p"].to_list())
 
 
-def test_the_nested_score_reads_every_fold_at_its_own_reference_layer(
+def test_the_nested_score_reads_folds_at_their_reference_layer(
     evidence: Evidence, tables: dict[str, pl.DataFrame]
 ) -> None:
     measured = evidence.places["mlp", "final"]
@@ -114,7 +83,7 @@ def test_baselines_that_cannot_be_computed_are_left_out() -> None:
     assert compared.select("quantity", "group").rows() == [("auc_difference", "words")]
 
 
-def test_within_relation_scores_compare_only_items_of_one_relation_and_fold(
+def test_within_relation_scores_compare_one_relation_and_fold(
     evidence: Evidence, tables: dict[str, pl.DataFrame]
 ) -> None:
     measured = evidence.places["mlp", "final"]

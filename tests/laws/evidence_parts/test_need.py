@@ -90,7 +90,7 @@ def test_everything_is_needed_of_a_view_that_is_the_same_for_all_items(make_case
 
 def test_the_standard_error_is_the_spread_over_replicas_of_a_view_with_many_directions(make_case):
     """Without what items teach the regressions it is 0.85 of it."""
-    share = make_case(120, 20, 0.9, 0.9, problems=200, splits=4).terms().need()
+    share = make_case(120, 20, 0.9, 0.9, problems=120, splits=4).terms().need()
     expected = np.sqrt(np.square(share.standard_error(np.arange(120))).mean())
     assert 0.95 < expected / share.value.std() < 1.25
 

@@ -8,7 +8,6 @@ from anchorscope.evidence_parts.need import PENALTIES, Ridge, best_penalty, spli
 
 
 def ridge(case, penalty):
-    """Of the cut states of a case."""
     states = case.cut.double()
     cells = split_cells(case.halves, torch.device("cpu"))
     return Ridge(states, cells, torch.full((len(states),), penalty, dtype=torch.double))

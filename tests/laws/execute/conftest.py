@@ -1,1 +1,1 @@
-from execute_fixtures import *  # noqa: F403
+from pass_cases import sensitive as sensitive

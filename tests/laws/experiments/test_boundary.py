@@ -69,9 +69,7 @@ def test_a_planted_difference_is_found(inputs: ExperimentInputs, monkeypatch: py
     assert mean.estimate.n == members.sum()
 
 
-def test_where_there_is_no_difference_the_interval_covers_zero(
-    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_difference_is_covered_by_the_interval(inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     found = run_saying(with_popularity(inputs, 3 + rng.normal(size=N)), rng.random(N) < 0.3, monkeypatch)
     for quantity in ("popularity_difference", "dont_know_rate_difference", "confidence_mean_difference"):

@@ -22,9 +22,9 @@ def inputs() -> ExperimentInputs:
     return replace(made, measured=replace(made.measured, reference=np.tile([1, 3, 4, 4], (3, 1))))
 
 
-def cut_from(inputs: ExperimentInputs, first: int, seed: int = 0) -> CutEffects:
+def cut_from(inputs: ExperimentInputs, first: int) -> CutEffects:
     """The knockout's log-odds from a layer on, for some of the items, with noise."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     items = np.sort(rng.choice(inputs.n, size=inputs.n - 30, replace=False))
     logits = inputs.measured.before[0][:, items].copy()
     logits[first:] = inputs.measured.after[KNOCKOUT][0][first:, items] + rng.normal(0, 0.3, logits[first:].shape)

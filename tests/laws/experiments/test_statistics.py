@@ -1,13 +1,16 @@
-"""Tests, truth filters and areas that all experiments share."""
+"""Tests, truth filters, areas and rank correlations that experiments share."""
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import norm, pearsonr, rankdata, spearmanr
 
+from anchorscope.evidence.draws import Draws
 from anchorscope.experiments.statistics import comparable, family_rows, p_value, q_values
+from anchorscope.experiments.wordings import rank_correlation
+from anchorscope.stats.estimate import group_weights
 
 
 def test_a_p_value_is_that_of_the_standard_error() -> None:
@@ -36,3 +39,15 @@ def test_who_is_compared_has_somebody_of_the_other_pathway_beside_it(calls: list
     asks, strata = np.array([asked for asked, _ in calls], bool), np.array([place for _, place in calls], np.int64)
     wanted = [any(place == other and asked != call for call, other in calls) for asked, place in calls]
     assert comparable(asks, strata).tolist() == wanted
+
+
+def test_the_sample_has_scipys_correlation_and_draws_that_of_repeated_items() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    y = np.exp(x + rng.normal(size=60))
+    weights = group_weights(np.arange(60) // 2, 40, rng)
+    found = rank_correlation(x, y, Draws.of(weights)).numpy()
+    assert found[0] == pytest.approx(spearmanr(x, y).statistic)
+    for draw in (0, 17):
+        repeated = np.repeat(np.arange(60), weights[draw].astype(int))
+        assert found[1 + draw] == pytest.approx(pearsonr(rankdata(x)[repeated], rankdata(y)[repeated]).statistic)

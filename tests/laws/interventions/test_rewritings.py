@@ -57,8 +57,6 @@ def make_questions() -> list[Question]:
 
 
 class World:
-    """A tiny model and its items."""
-
     def __init__(self, lm: LanguageModel) -> None:
         self.lm, self.executor, self.planner = lm, LocalExecutor(lambda: lm), planner_of(lm, 400)
         template, questions = make_template("few-shot", lm.tokenizer, lm.needs_bos), make_questions()

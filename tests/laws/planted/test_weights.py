@@ -1,5 +1,7 @@
 """The shipped model: it judges every kind of item, and loses what it should lose when the question is cut."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -7,11 +9,11 @@ from numpy.typing import NDArray
 
 from anchorscope.answers.generate import given_answers
 from anchorscope.answers.template import build_prompts, make_template, prefix_length
-from anchorscope.datasets.question import Question
+from anchorscope.datasets.question import question_from_row
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
 from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import PlantedItem, planted_items
+from anchorscope.planted.items import PlantedItem, json_lines, planted_items
 from anchorscope.planted.language import CELLS, RIGHT_VERDICT, WRONG_VERDICT, the_language
 from anchorscope.spans.locate import ItemTokens, locate_all
 from anchorscope.spans.question_spans import locate_question_words
@@ -32,20 +34,8 @@ def items() -> list[PlantedItem]:
 @pytest.fixture(scope="module")
 def located(planted: LanguageModel, items: list[PlantedItem]) -> list[ItemTokens]:
     """The items' tokens, found as in a run."""
-    questions = [
-        Question(
-            "planted",
-            one.item_id,
-            one.question,
-            one.answers,
-            one.subject,
-            one.relation,
-            (one.relation,),
-            model_answer=one.model_answer,
-            truthful=one.truthful,
-        )
-        for one in items
-    ]
+    rows = map(json.loads, json_lines(items).splitlines())
+    questions = [question_from_row(row, "planted", number) for number, row in enumerate(rows)]
     template = make_template("zero-shot", planted.tokenizer, planted.needs_bos)
     prompts = build_prompts(planted.tokenizer, questions, template)
     answers = given_answers(planted.tokenizer, template, prompts, [item.model_answer for item in items])

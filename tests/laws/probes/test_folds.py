@@ -15,7 +15,6 @@ ITEMS = st.lists(st.tuples(st.integers(0, 15), st.booleans(), RELATIONS), min_si
 
 
 def columns(items: list[tuple[int, bool, str | None]]) -> tuple[np.ndarray, np.ndarray]:
-    """Groups and strata."""
     labels = np.array([label for _, label, _ in items], dtype=bool)
     return np.array([group for group, _, _ in items]), truth_strata(labels, [name for _, _, name in items])
 
@@ -40,7 +39,7 @@ def test_groups_are_never_torn(items: list[tuple[int, bool, str | None]], n_fold
 
 
 @given(ITEMS, st.integers(2, 6), st.integers(0, 99))
-def test_the_names_of_groups_and_relations_do_not_matter(
+def test_names_of_groups_and_relations_do_not_matter(
     items: list[tuple[int, bool, str | None]], n_folds: int, seed: int
 ) -> None:
     groups, strata = columns(items)
@@ -75,9 +74,7 @@ def test_true_and_false_spread_evenly_up_to_the_largest_group(sizes: list[tuple[
 
 
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=15), st.integers(2, 6), st.integers(0, 99))
-def test_single_items_that_are_balanced_within_relations_are_so_in_every_fold(
-    pairs: list[int], n_folds: int, seed: int
-) -> None:
+def test_items_balanced_within_relations_are_so_in_every_fold(pairs: list[int], n_folds: int, seed: int) -> None:
     relation = np.repeat(np.arange(len(pairs)), 2 * np.array(pairs))
     labels = np.concatenate([np.arange(2 * n) % 2 == 0 for n in pairs])
     folds = dealt(np.arange(len(labels)), 2 * relation + labels, n_folds, seed)

@@ -72,7 +72,7 @@ def test_a_token_that_straddles_the_end_of_the_answer_belongs_to_it() -> None:
     ("said", "exact"),
     [(" Lima", "Lima"), (" It is Lima, I think.", "Lima"), (" the city of Rome.", "city of Rome"), (" Lima!", "Lima")],
 )
-def test_positions_are_the_last_token_the_entitys_last_and_the_one_before_it(
+def test_positions_are_the_last_token_the_entitys_and_the_one_before(
     tiny_llama: LanguageModel, said: str, exact: str
 ) -> None:
     _, located = found(tiny_llama.tokenizer, PERU, said)

@@ -11,7 +11,7 @@ import pytest
 import anchorscope
 from anchorscope.finished import open_finished
 from anchorscope.tracking import RunRecords, records_of
-from made_runs import made_run
+from compared_runs import made_run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries' own
 

@@ -1,12 +1,13 @@
 """All implementations compute the same: the definition of the cut, one item at a time, is the measure."""
 
-import time
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
+from anchorscope.bench import implementations
 from anchorscope.bench.implementations import KINDS, Plain, best_size, cut_mask, make
 from anchorscope.bench.measuring import Item, Workload
 from anchorscope.models.language_model import LanguageModel
@@ -71,11 +72,14 @@ def test_the_mask_is_the_definition():
     assert seen == {(0, 0), (1, 0), (1, 1), (2, 0), (2, 2), (3, 0), (3, 2), (3, 3)}
 
 
-def test_the_best_batch_size_is_the_largest_that_fits_and_pays():
+def test_the_best_batch_size_is_the_largest_that_fits_and_pays(monkeypatch):
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr(implementations, "time", clock)
+
     def run(size: int) -> None:
         if size > 8:
             raise MemoryError
-        time.sleep(0.01)  # however many items: the rate grows with the size
+        clock.now += 0.01  # however many items: the rate grows with the size
 
     size, told = best_size(torch.device("cpu"), 100, run)
     assert size == 8

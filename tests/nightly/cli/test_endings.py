@@ -38,13 +38,11 @@ def _interruptible() -> Iterator[None]:
 
 
 def program(code: str, **more: object) -> subprocess.Popen[str]:
-    """A Python process with our command in it."""
     order = [sys.executable, "-c", textwrap.dedent(code)]
     return subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)  # type: ignore[call-overload]
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Its exit code and messages."""
     with process:
         _, told = process.communicate(timeout=120)
     return process.returncode, told
@@ -88,9 +86,6 @@ def test_using_the_package_changes_no_handler() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     """
     assert ended(program(code)) == (0, "")
-
-
-# Standard output and error.
 
 
 def command(redirected: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

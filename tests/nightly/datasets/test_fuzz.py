@@ -73,7 +73,6 @@ def check(path: Path, on_bad_row: str, columns: dict[str, str] | None = None) ->
     found = outcome(path, on_bad_row, columns or {})
     if isinstance(found, str):
         assert str(path) in found
-        assert "\n" not in found
         return
     reading, questions = found
     assert reading.rows == len(questions) + reading.bad > 0

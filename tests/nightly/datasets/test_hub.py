@@ -9,34 +9,10 @@ import pytest
 from anchorscope.datasets.catalog import SOURCES, by_hand, hub_rows, open_dataset, parse_spec
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
+from sample_files import HOTPOTQA_HUB, NQ, POPQA, TRIVIAQA_HUB
 
-POPQA = {
-    "id": 7,
-    "subj": "Bo Li",
-    "prop": "occupation",
-    "question": "What is Bo Li's occupation?",
-    "possible_answers": '["poet", "writer"]',
-    "s_pop": 12,
-}
-TRIVIAQA = {
-    "question": "Which bird hums?",
-    "question_id": "tc_1",
-    "question_source": "made up",
-    "entity_pages": {"title": ["x"]},
-    "search_results": {"title": ["y"]},
-    "answer": {"aliases": ["Hummer", "Hummingbird"], "value": "Hummingbird"},
-}
-HOTPOTQA = {
-    "id": "5a",
-    "question": "Who led both?",
-    "answer": "Ana",
-    "type": "bridge",
-    "level": "hard",
-    "supporting_facts": {"title": ["t"], "sent_id": [0]},
-    "context": {"title": ["t"], "sentences": [["long " * 50]]},
-}
-NQ = {"question": "who sang it first", "answer": ["Ana", "Ana Li"]}
-ROWS = {"popqa": POPQA, "triviaqa": TRIVIAQA, "hotpotqa": HOTPOTQA, "nq": NQ}
+TRIVIA = TRIVIAQA_HUB[0] | {"search_results": {"title": ["y"]}}
+ROWS = {"popqa": POPQA[0], "triviaqa": TRIVIA, "hotpotqa": HOTPOTQA_HUB[0], "nq": NQ[0]}
 OWN = {"prompt": "Where is Oslo?", "gold": ["Norway"], "kind": "country", "key": "o1"}
 MAPPING = {"question": "prompt", "answers": "gold", "relation": "kind", "id": "key"}
 
@@ -64,7 +40,6 @@ def publish(root: Path, name: str) -> Path:
 
 
 def publish_own(root: Path, *splits: str) -> None:
-    """A repository with columns of its own."""
     folder = root / "someone" / "my-questions"
     folder.mkdir(parents=True)
     for split in splits:
@@ -120,7 +95,6 @@ def test_an_unreachable_hub(name: str, local: Path, capfd: pytest.CaptureFixture
     repository = (spec.hub or SOURCES[spec.name]).repository
     assert message.startswith(f"Dataset {spec.name!r} could not be loaded from the hub ({repository}): Couldn't")
     assert message.endswith(f"Switch offline mode off (HF_HUB_OFFLINE), or {by_hand(spec)}.")
-    assert "\n" not in message
     assert capfd.readouterr() == ("", "")
 
 

@@ -85,24 +85,13 @@ def assert_close(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> Non
 
 
 @pytest.mark.every_family
-def test_saliency_is_that_of_torchs_gradients_of_eager_attention(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_saliency_is_that_of_torchs_eager_gradients(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     found = salient(tiny, items)
     assert found.sets == ("exact", "shared", "none", ALL)
     assert found.values.shape == (len(items), 2, 4, 4, 4)
     assert found.values.dtype == np.float32
     for index, item in enumerate(items):
         assert_close(found.values[index], reference(tiny.model, item, index))
-
-
-def test_layers_with_and_without_a_window_keep_apart(mixed_windows: LanguageModel, items: list[TokenSequence]) -> None:
-    found = salient(mixed_windows, items)
-    for index, item in enumerate(items):
-        assert_close(found.values[index], reference(mixed_windows.model, item, index))
-    # The answer is too far from its first tokens for the two layers with a window, and not for the two without.
-    assert found.of("shared")[0, :, :2].min() > 0
-    assert found.of("shared")[:, :, 2:].max() == 0
 
 
 def test_neither_prefix_nor_batches_matter(tiny: LanguageModel, items: list[TokenSequence]) -> None:
@@ -131,9 +120,7 @@ def test_nothing_is_held_after_a_batch(tiny_llama: LanguageModel, items: list[To
 
 
 @pytest.mark.every_family
-def test_what_is_kept_for_the_way_back_is_within_what_is_planned(
-    tiny: LanguageModel, items: list[TokenSequence]
-) -> None:
+def test_what_is_kept_for_gradients_is_within_the_plan(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     kept: dict[int, Any] = {}
     weights = {one.untyped_storage().data_ptr() for one in tiny.model.parameters()}
 
@@ -167,7 +154,7 @@ def test_a_loss_that_no_attention_reaches_is_refused(tiny_llama: LanguageModel, 
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_gradients_that_are_no_numbers_are_refused(
+def test_gradients_without_numbers_are_refused(
     tiny_llama: LanguageModel, items: list[TokenSequence], bad: float
 ) -> None:
     with pytest.raises(UserError, match="NaN or infinity in float32"):

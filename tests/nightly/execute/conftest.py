@@ -1,2 +1,2 @@
 from engine_fixtures import short_sighted as short_sighted
-from execute_fixtures import *  # noqa: F403
+from pass_cases import sensitive as sensitive

@@ -27,7 +27,7 @@ from anchorscope.probes.crossfit import (
 )
 from anchorscope.probes.grid_search import search_chunks
 from anchorscope.progress import Silent
-from evidence_synthetic import some_evidence
+from evidence_synthetic import make_evidence
 from pass_cases import bits
 
 ITEMS, LAYERS, WIDTH, FOLDS = 60, 3, 8, 2
@@ -75,7 +75,7 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
         solve_parts: ({"clean": clean.float(), "knockout": cut.float(), BEFORE: cut[:1].float()}, items, 1, 0),
         solve_control: ({"clean": clean[0].float(), CUT: cut[0].float(), BEFORE: cut[1].float()}, items, "some"),
         held_out_scores: (clean[0].float(), items, "some"),
-        evidence_tables: (some_evidence(ITEMS, LAYERS, FOLDS),),
+        evidence_tables: (make_evidence(ITEMS, LAYERS, FOLDS),),
     }
     return {function.__name__: (function, arguments) for function, arguments in made.items()}
 

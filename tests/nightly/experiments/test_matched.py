@@ -44,9 +44,9 @@ def name(index: int) -> str:
     return "".join(NAMES[(index // 13**place) % 13] for place in range(3)).title()
 
 
-def with_names(inputs: ExperimentInputs, relation: str | None = "colour") -> ExperimentInputs:
+def with_names(inputs: ExperimentInputs) -> ExperimentInputs:
     items = [
-        replace(item, question=replace(item.question, answers=(name(place),), relation=relation))
+        replace(item, question=replace(item.question, answers=(name(place),), relation="colour"))
         for place, item in enumerate(inputs.items)
     ]
     return replace(inputs, items=items)
@@ -82,9 +82,9 @@ class Planted:
         )
 
 
-def run(inputs: ExperimentInputs, planted: Planted, fewest: int = 100) -> Found:
+def run(inputs: ExperimentInputs, planted: Planted) -> Found:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("anchorscope.evidence_parts.parts.FEWEST_ANSWERS", fewest)
+        patch.setattr("anchorscope.evidence_parts.parts.FEWEST_ANSWERS", 100)
         patch.setattr(matched, "run_supplied", planted)
         return EXPERIMENT.run(inputs)
 
@@ -124,14 +124,9 @@ def test_what_words_know_is_exactly_nothing(measured: tuple[Found, list[Item]]) 
         assert estimate.value == estimate.ci_low == estimate.ci_high == 0.5, quantity
 
 
-# The pairs.
-
-
-def asked(
-    place: int, answer: str, relation: str | None = "colour", text: str = "What is the {} of stone {}?"
-) -> Question:
-    question = text.format(relation or "hue", f"s{place}")
-    return Question("made", f"q{place}", question, (answer,), subject=f"stone s{place}", relation=relation)
+def asked(place: int, answer: str) -> Question:
+    question = f"What is the colour of stone s{place}?"
+    return Question("made", f"q{place}", question, (answer,), subject=f"stone s{place}", relation="colour")
 
 
 def imbalances(questions: Sequence[Question]) -> list[str]:

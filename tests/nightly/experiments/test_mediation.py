@@ -110,9 +110,7 @@ def pairs_of(inputs: ExperimentInputs) -> list[Pair]:
 
 
 @pytest.mark.parametrize("both_ways", [True, False])
-def test_planted_shares_are_found_in_the_directions_in_which_they_are(
-    inputs: ExperimentInputs, both_ways: bool
-) -> None:
+def test_planted_shares_are_found_in_their_directions(inputs: ExperimentInputs, both_ways: bool) -> None:
     pairs = pairs_of(inputs)
     found = analyse(inputs, pairs, planted(inputs, pairs, both_ways))
     for quantity, there in (("necessity", True), ("sufficiency", both_ways)):

@@ -35,12 +35,7 @@ def shares(value: float = 0.5) -> Floats:
     return np.full(N, value)
 
 
-# What is measured.
-
-
-def test_both_losses_and_the_share_are_what_the_definition_says(
-    small: ExperimentInputs, tiny_llama: LanguageModel
-) -> None:
+def test_both_losses_and_the_share_follow_the_definition(small: ExperimentInputs, tiny_llama: LanguageModel) -> None:
     """The probe's own cross-entropy goes back through the model here; the experiment multiplies with P(wrong)."""
     items = np.arange(0, small.n, 3)
     flow, measured_share = measure_flow(small, items)
@@ -74,9 +69,6 @@ def test_both_losses_and_the_share_are_what_the_definition_says(
     assert np.isnan(flow[np.setdiff1d(np.arange(small.n), items)]).all()
     clean = small.measured.before[full, small.reference, np.arange(small.n)]
     assert wrong == pytest.approx(1 - true_label_probability(clean, small.measured.labels), abs=1e-5)
-
-
-# What is said of it.
 
 
 def test_a_planted_difference_is_found(inputs: ExperimentInputs) -> None:

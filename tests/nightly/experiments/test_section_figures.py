@@ -24,7 +24,6 @@ def many_datasets():
 
 
 def texts(figure) -> list[str]:
-    """Everything that is written in a figure's panels."""
     return [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
 
 

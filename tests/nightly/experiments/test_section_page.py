@@ -32,7 +32,6 @@ VERDICTS = {
 
 
 def only(findings, *experiments, interventions=()):
-    """The same run with some of its experiments."""
     kept = pl.col("intervention").is_in(["knockout", "random", "none", *interventions])
     return replace(
         findings,

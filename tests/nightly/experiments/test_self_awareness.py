@@ -96,7 +96,6 @@ def test_misclassified_items_are_neither_learned_from_nor_scored() -> None:
 
 
 def same(first: Found, second: Found) -> bool:
-    """Whether two findings are equal to the last bit."""
     values = all(
         one.items.tolist() == two.items.tolist() and one.values.tolist() == two.values.tolist()
         for one, two in zip(first.values, second.values, strict=True)

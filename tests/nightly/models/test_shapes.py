@@ -4,34 +4,32 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from anchorscope.models.embedded import installed_path
 from anchorscope.models.loading import load
 from anchorscope.models.sources import SHAPES, shape_config
 
-needs_tokenizer = pytest.mark.skipif(installed_path("smollm2-135m") is None, reason="the embedded model is not here")
-PARAMETERS = {  # as the models' cards state them, in millions
-    "smollm2-135m": 134.5,
-    "llama-3.2-1b": 1235.8,
-    "llama-3.2-3b": 3212.7,
-    "qwen3-8b": 8190.7,
-    "qwen3-32b": 32762.1,
+PUBLISHED = {
+    "smollm2-135m": (134.5, 30),
+    "llama-3.2-1b": (1235.8, 16),
+    "llama-3.2-3b": (3212.7, 28),
+    "qwen3-8b": (8190.7, 36),
+    "qwen3-32b": (32762.1, 64),
 }
-LAYERS = {"smollm2-135m": 30, "llama-3.2-1b": 16, "llama-3.2-3b": 28, "qwen3-8b": 36, "qwen3-32b": 64}
+"""Millions of parameters and layers, as the models' cards state them."""
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_shape_has_the_published_number_of_parameters_and_layers(name: str) -> None:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(shape_config(f"shape:{name}", 49152))
-    assert model.num_parameters() / 1e6 == pytest.approx(PARAMETERS[name], abs=0.1)
-    assert model.config.num_hidden_layers == LAYERS[name]
+    found = (model.num_parameters() / 1e6, model.config.num_hidden_layers)
+    assert found == pytest.approx(PUBLISHED[name], abs=0.1)
 
 
-@needs_tokenizer
+@pytest.mark.embedded
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen3-8b"])  # of both architectures
 def test_a_narrow_shape_keeps_its_layers_and_says_that_it_is_random(name: str) -> None:
     lm = load(f"shape:{name}/64")
-    assert lm.n_layers == LAYERS[name]
+    assert lm.n_layers == PUBLISHED[name][1]
     assert lm.d_model <= 80
     assert lm.random_weights
     assert lm.name == f"{name}/64 (RANDOM WEIGHTS)"
@@ -39,7 +37,7 @@ def test_a_narrow_shape_keeps_its_layers_and_says_that_it_is_random(name: str) -
     assert lm.embedding.weight.shape[0] == len(lm.tokenizer)
 
 
-@needs_tokenizer
+@pytest.mark.embedded
 def test_random_weights_are_the_same_at_every_call_and_leave_the_seed_alone() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

@@ -59,7 +59,7 @@ def numbers_of(out: Path) -> dict[str, str]:
     return {name: hashlib.sha256(one).hexdigest() for name, one in {**tables_of(out), **kept}.items()}
 
 
-def test_two_workers_give_the_same_bytes_as_one_process(
+def test_two_workers_give_the_bytes_of_one_process(
     everything: Recipe, alone: Path, tmp_path: Path, warm: WarmModels
 ) -> None:
     told = quick(everything, tmp_path / "run", choice=choose(workers=2), warm=warm)

@@ -10,7 +10,6 @@ from anchorscope import results
 from anchorscope.artefacts import sealed_folder
 from anchorscope.execute import ray_executor
 from anchorscope.recipe import Recipe, make_recipe
-from pipeline_fixtures import *  # noqa: F403
 from whole_runs import Stop, quick, stopping, tables_of, watching
 
 

@@ -9,8 +9,7 @@ from polars.testing import assert_frame_equal
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from anchorscope.recipe import Recipe
-from pipeline_fixtures import *  # noqa: F403
-from pipeline_fixtures import table
+from runs_fixtures import table
 from small_facts import rows, write_questions
 from whole_runs import TABLES, quick
 

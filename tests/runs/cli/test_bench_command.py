@@ -44,8 +44,6 @@ def test_the_table_goes_to_standard_output(quick) -> None:
     [
         (["--ways", "plane"], "Unknown way 'plane'; allowed: "),
         (["--repeats", "0"], "--repeats 0 is too small; allowed: 1 or more."),
-        (["--items", "x"], "Invalid value for '--items': "),
-        (["--device", "tpu"], "Device 'tpu' cannot be used here"),
         (["--dtype", "int4"], "Unknown dtype 'int4'"),
         (["--out", "no/such/x.json"], "--out no/such/x.json is in a folder that does not exist"),
         (["--out", __file__], f"--out {__file__} is there already and holds no table of speeds"),

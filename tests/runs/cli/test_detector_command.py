@@ -35,7 +35,6 @@ QUALITY = {
 
 @pytest.fixture(scope="module")
 def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "probe"
     card = Card("made <b>up</b>", (QUALITY,), ("popqa",), ("knows nothing",), {"anchorscope": "0.1.0"})
     write_bundle(place, trained_on(load_model(str(save_tiny("llama"))), fitted=probe(), card=card))
@@ -110,7 +109,7 @@ def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(bundle
     assert not (tmp_path / "none").exists()
 
 
-def test_a_published_bundle_is_read_and_kept_for_when_the_hub_is_away(
+def test_a_published_bundle_is_read_and_kept_without_the_hub(
     bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.repositories["me/probe"] = bundle_files(bundle) | {"README.md": b"a card"}

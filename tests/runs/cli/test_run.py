@@ -43,7 +43,6 @@ def run(*arguments: object) -> Result:
 
 
 def mistake(*arguments: object) -> str:
-    """Runs, and returns the one line that says what is wrong."""
     result = run(*arguments, "--quiet")
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     (line,) = result.stderr.splitlines()
@@ -52,13 +51,9 @@ def mistake(*arguments: object) -> str:
 
 @pytest.fixture(scope="module")
 def finished(model: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
-    """One run from the command line, with --json."""
     out = tmp_path_factory.mktemp("runs") / "run"
     with unprinted("delta_p"):
         return out, run("--model", model, "--dataset", f"file:{questions}", "--out", out, *QUICK, "--json")
-
-
-# What is printed.
 
 
 def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) -> None:
@@ -81,7 +76,7 @@ def test_json_is_one_object_on_standard_output(finished: tuple[Path, Result]) ->
     assert record["seconds"] > 0
 
 
-def test_quiet_json_is_the_object_alone_and_a_finished_run_is_not_done_again(
+def test_quiet_json_is_the_object_and_nothing_is_done_again(
     finished: tuple[Path, Result], model: Path, questions: Path
 ) -> None:
     out, first = finished
@@ -124,8 +119,6 @@ def test_options_win_over_the_recipe_file(
     assert folder == Path("runs") / f"{Path(recipe.model).name}-atlas-popqa-nq"
 
 
-# Mistakes.
-
 FILES = {
     "broken.toml": "model = ",
     "trusting.toml": "trust_remote_code = true",
@@ -133,16 +126,13 @@ FILES = {
     "other.csv": "question,reply\nWho?,I\n",
 }
 MISTAKES = {
-    "--site mpl": ("Unknown site 'mpl'; allowed: attention, mlp, residual.", "Did you mean 'mlp'?"),
     "--dataset popqa": ("Dataset 'popqa' could not be loaded from the hub", "popqa=FILE"),
     "--sit mlp": ("No such option: --sit", "Did you mean '--site'?"),
     "--limit many": ("--limit", "valid integer"),
     "broken.toml": ("cannot be read", "must be a TOML file"),
     "trusting.toml": ("lets code run that comes with the model", "add --trust-remote-code"),
     "--model smollm2-135m": ("not installed yet", "anchorscope models --install smollm2-135m"),
-    "--model nobody/nothing": ("Model 'nobody/nothing' cannot be read",),
     "--model bare": ("tokenizer",),
-    "--device gpu7": ("Device 'gpu7' cannot be used here",),
     "--dataset none.csv": ("There is no file",),
     "--dataset bad.jsonl": ("line 2", "broken JSON", "--on-bad-row skip"),
     "--dataset other.csv": ("columns found: ['question', 'reply']", "--columns question=prompt"),

@@ -21,7 +21,6 @@ COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "ve
 
 @pytest.fixture(scope="module")
 def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "sum"
     lm = load_model(str(save_tiny("llama")))
     write_bundle(place, trained_on(lm, fitted=added((probe(), probe(("question-only", "mlp", 2))))))
@@ -162,10 +161,8 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
         (["--detector", bundle, "Who?", "--risk", 0.3], "Detector 'probe' has no threshold for the risk 0.3"),
         (["--detector", bundle, answers, "--columns", "question=asked"], ""),
         (["--detector", bundle, "Who?", "--model", save_tiny("qwen2")], "Detector 'probe' was trained on model "),
-        (["--detector", bundle, "Who?", "--device", "toaster"], "Device 'toaster' cannot be used here"),
         (["--detector", bundle, "Who?", "--answer", "\udcff"], "The answer of item 1 is not valid UTF-8 text"),
         (["--detector", bundle, "Who?", answers], f"{str(answers)!r} is given beside other questions"),
-        (["--detector", bundle, "Who?", "Why?", "--answer", "x"], "--answer goes with a single question"),
         (["--detector", bundle, "-"], "Standard input holds no question"),
         (["--detector", bundle, "--demo", "Who?"], "Name a detector with --detector BUNDLE, or take the one that"),
         (["Who?"], "Name a detector with --detector BUNDLE, or take the one that comes along with --demo"),

@@ -84,9 +84,6 @@ def ask(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["view", *map(str, arguments)], prog_name="anchorscope")
 
 
-# What is found.
-
-
 def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
     listed = json.loads(ask(runs, "--json").stdout)
     assert listed["folder"] == str(runs)
@@ -118,9 +115,6 @@ def test_a_moved_run_is_listed_where_it_is(tmp_path: Path) -> None:
     assert str(tmp_path / "old") not in text
 
 
-# What is refused.
-
-
 def mistake(*arguments: object) -> str:
     result = ask(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -140,9 +134,6 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert f"Cannot listen on 127.0.0.1:{port}" in mistake(runs, "--port", port, "--no-browser")
-
-
-# What is given out.
 
 
 @pytest.fixture(scope="module")
@@ -219,13 +210,11 @@ def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> Non
     [
         "/files/../secret.txt",
         "/files/older/%2e%2e%2f%2e%2e%2fsecret.txt",
-        "/files//etc/passwd",
         "/files/notes/mine.html",
         "/files/deep/new%20%26%20%3Cb%3E/link.html",
         "/files/deep/new%20%26%20%3Cb%3E/up/secret.txt",
         "/files/deep/new%20%26%20%3Cb%3E/.lock",
         "/files/",
-        "/files/older",
         "/files/older/recipe.toml%00.html",
         "/files/%ff",
         "/files/" + "a" * 5000,

@@ -1,15 +1,30 @@
-"""Which questions are asked: each once, never those of the prompt's own examples, and a seeded sample in order."""
+"""Which questions are asked, each once and drawn by a seed; whether they can be enough; what a survey counts."""
 
 import random
 from collections import Counter
+from itertools import product
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from anchorscope.answers.choose import choose_questions, is_yes_no
+from anchorscope.answers.choose import (
+    FOR_A_CHART,
+    NEEDED,
+    PER_CLASS,
+    LabelCounter,
+    Outlook,
+    choose_questions,
+    is_yes_no,
+    take_survey,
+    why_not_asked,
+)
 from anchorscope.datasets.catalog import BadRow, Reading
-from anchorscope.datasets.question import Question
+from anchorscope.datasets.question import Question, asks_yes_no
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import question_key
+from anchorscope.stats.streams import draw_balanced, priorities
 
 
 def asked(text: str, subject: str | None = None, *answers: str, truthful: bool | None = None) -> Question:
@@ -98,3 +113,77 @@ def test_the_draw_depends_on_neither_the_order_nor_the_other_rows() -> None:
     assert {question.item_id for question in choose_questions(reading(*shuffled), 12, 3).questions} == drawn
     fewer = {question.item_id for question in choose_questions(reading(*MANY), 5, 3).questions}
     assert fewer < drawn
+
+
+def numbered(
+    number: int, relation: str | None = None, truthful: bool | None = None, said: str | None = None
+) -> Question:
+    answer = "so" if truthful is not None and said is None else said
+    return Question(
+        "d", str(number), f"Who is {number}?", ("Ann",), None, relation, model_answer=answer, truthful=truthful
+    )
+
+
+ROWS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([True, False, None]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=9), st.sampled_from(["relation", "dataset", "none"]))
+def test_no_labels_of_open_answers_would_give_more(rows: list[tuple[str | None, bool | None]], balance: str) -> None:
+    found = LabelCounter(numbered(number, *row) for number, row in enumerate(rows)).outlook(balance)
+    order = priorities(0, "balance", [str(number) for number in range(len(rows))])
+    best = 0
+    for labels in product(*([row[1]] if row[1] is not None else [True, False] for row in rows)):
+        used = draw_balanced(np.array(labels), [row[0] for row in rows], balance, 100, order).used
+        true = int(np.array(labels)[used].sum())
+        best = max(best, min(true, int(used.sum()) - true))
+    assert found.pairs == best
+
+
+def outlook(n_true: int, n_false: int, n_open: int, relation: str | None = None) -> Outlook:
+    labels = [True] * n_true + [False] * n_false + [None] * n_open
+    return LabelCounter(numbered(number, relation, label) for number, label in enumerate(labels)).outlook()
+
+
+@pytest.mark.parametrize(
+    ("counts", "enough"),
+    [((0, 0, 60), True), ((0, 0, 59), False), ((30, 30, 0), True), ((29, 400, 1), True), ((31, 0, 29), False)],
+)
+def test_thirty_of_each_kind_are_needed(counts: tuple[int, int, int], enough: bool) -> None:
+    assert (PER_CLASS, NEEDED) == (30, 60)
+    found = outlook(*counts)
+    assert found.is_enough == enough
+    assert ("too few for a run" in found.sentence) != enough
+    assert (found.sentence == "") == (sum(counts) >= FOR_A_CHART and enough)
+
+
+TEXTS = ["Who?", "who", "Is it?", "???", "!!!", "Who is the one?", "Who  is", "Oslo"]
+SURVEYED = st.lists(
+    st.builds(
+        Question,
+        st.just("mine"),
+        st.just("1"),
+        st.sampled_from(TEXTS),
+        st.lists(st.sampled_from(["yes", "no", "Ann"]), min_size=1, max_size=4).map(tuple),
+        st.sampled_from([None, "Oslo"]),
+        st.sampled_from([None, "capital", "sport"]),
+        truthful=st.sampled_from([None, True, False]),
+        metadata=st.sampled_from([{}, {"year": 1}, {"year": None, "x": "y"}]),
+    )
+)
+
+
+@given(SURVEYED, st.integers(0, 4))
+def test_counts_are_those_of_different_questions(questions: list[Question], examples: int) -> None:
+    first = {question_key(question.question): question for question in reversed(questions)}
+    different = [question for question in questions if first[question_key(question.question)] is question]
+    record, outlook, shown = take_survey(questions, examples)
+    assert shown == different[:examples]
+    assert outlook.questions == sum(not why_not_asked(question) for question in different)
+    assert (record["questions"], record["repeated"]) == (len(different), len(questions) - len(different))
+    assert record["answers"] == sum(len(question.answers) for question in different)
+    assert record["yes_no"] == sum(asks_yes_no(question.question, question.answers) for question in different)
+    assert record["filled"]["subject"] == sum(question.subject is not None for question in different)
+    assert record["labelled_true"] == sum(question.truthful is True for question in different)
+    assert record["relations"] == Counter(question.relation for question in different if question.relation)
+    assert record["metadata"].get("year", 0) == sum(question.metadata.get("year") is not None for question in different)

@@ -130,6 +130,6 @@ def test_all_pairs_that_can_be_known() -> None:
 @pytest.mark.parametrize("dataset", ["popqa", "hotpotqa", "nq_open"])
 def test_a_dataset_s_own_answer_is_right(dataset: str) -> None:
     with gzip.open(DATA / f"{dataset}.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for number, line in enumerate(file) if number % 5 == 0]
+        rows = [json.loads(line) for number, line in enumerate(file) if number % 20 == 0]
     missed = [row["id"] for row in rows if not grade(row["answers"][0], row["answers"], row["question"])]
     assert len(missed) <= 0.005 * len(rows), missed  # those that look like a repetition of the question

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from anchorscope.cli.main import COMMANDS
+from repo import ROOT
 
 HEAVY = ("torch", "transformers", "polars", "numpy", "matplotlib", "scipy", "sklearn", "pandas", "accelerate")
 DEMO = "src/anchorscope/serve/demo_detector"
-ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
 
 CALLS = """
 import contextlib, io, json, sys
@@ -53,7 +53,6 @@ print(json.dumps(results))
 
 
 def call_all(calls: list[list[str]], folder: Path) -> list[tuple[int | str, str, set[str]]]:
-    """What each of the calls does, in one process."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
     done = subprocess.run(
         [sys.executable, "-c", CALLS, json.dumps(calls)], cwd=folder, env=environment, capture_output=True, text=True
@@ -76,22 +75,18 @@ MISTAKES = {
     "missing column": (["run", "--dataset", "file:other.csv", "--model", "folder"], "column"),
     "unknown option": (["run", "--limits", "3"], "--limit"),
     "unknown model": (["run", "--model", "gtp2"], "Unknown model"),
-    "missing model folder": (["run", "--model", "./nowhere"], "does not exist"),
     "random weights": (["run", "--model", "shape:qwen3-8b"], "--allow-random-weights"),
     "unknown dataset": (["run", "--dataset", "trivia"], "Unknown dataset"),
     "missing question file": (["run", "--dataset", "file:none.csv", "--model", "folder"], "none.csv"),
     "missing recipe": (["run", "none.toml"], "does not exist"),
     "detect: no such run": (["detect", "nowhere", "--out", "d"], "nowhere"),
     "detect: unknown detector": (["detect", "nowhere", "--out", "d", "--detectors", "prob"], "Unknown detector"),
-    "fit: unknown detector": (["fit", "--out", "d", "--detectors", "prob"], "Unknown detector"),
     "fit: no such file": (["fit", "--dataset", "none.csv", "--out", "d"], "none.csv"),
     "score: broken bundle": (["score", "--detector", "broken", "Who?"], "no JSON"),
     "score: altered weights": (["score", "--detector", "altered", "Who?"], "altered or cut off"),
     "score: missing file": (["score", "--detector", "whole", "none.csv"], "none.csv"),
     "score: --out": (["score", "--detector", "whole", "Who?", "--out", "rows.xls"], "ending"),
-    "serve: no bundle": (["serve", "nowhere"], "no such folder"),
     "detector card: no bundle": (["detector", "card", "nowhere"], "no such folder"),
-    "detector card: broken bundle": (["detector", "card", "broken"], "no JSON"),
 }
 """A mistake, how it is made, and a word of the line that reports it."""
 

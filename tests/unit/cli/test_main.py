@@ -66,9 +66,6 @@ def test_a_stopped_command_says_so_and_our_own_mistakes_keep_their_traceback(mon
     assert isinstance(result.exception, ZeroDivisionError)
 
 
-# Help and completion.
-
-
 def test_commands_of_the_examples_are_ours_and_their_options_exist() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     modules = [import_module(f"anchorscope.cli.{file}") for file in {file for file, _, _ in COMMANDS.values()}]

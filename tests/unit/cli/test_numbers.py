@@ -38,7 +38,6 @@ def _one_command() -> Iterator[None]:
 
 
 def numbers() -> list[tuple[str, str]]:
-    """The options of all commands whose values are numbers."""
     commands = {
         name: getattr(import_module(f"anchorscope.cli.{file}"), name) for name, (file, _, _) in COMMANDS.items()
     }
@@ -59,9 +58,7 @@ def test_the_table_has_all_of_them() -> None:
 
 
 @pytest.mark.parametrize(("command", "option"), numbers(), ids=lambda value: str(value).lstrip("-"))
-def test_a_hostile_number_is_one_line(
-    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_number_is_one_line(command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     out = ["--out", "a/b/c"] if command in ("run", "fit", "validate", "detect") else []
     for value in HOSTILE:

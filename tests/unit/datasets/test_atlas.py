@@ -1,4 +1,4 @@
-"""Laws of the built-in question set."""
+"""Laws of the built-in question set, and of the example file that the README's first lines run."""
 
 import re
 import tomllib
@@ -7,9 +7,13 @@ from importlib.resources import files
 
 import pytest
 
+from anchorscope.answers.choose import LabelCounter, choose_questions
+from anchorscope.answers.grade import grade
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import question_key
+from repo import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +65,22 @@ def test_answers_are_stripped_and_distinct(questions: list[Question]) -> None:
         assert all(answer == answer.strip() and _words(answer).strip() for answer in question.answers), question.item_id
         plain = [unicodedata.normalize("NFC", answer).casefold() for answer in question.answers]
         assert len(set(plain)) == len(plain), question.item_id
+
+
+FILE = ROOT / "examples" / "questions.csv"
+
+
+def test_every_question_is_asked_once() -> None:
+    asked = choose_questions(open_dataset(DatasetSpec("questions", FILE)), None, 0)
+    assert asked.read == len(asked.questions) == 300
+    assert (asked.bad, asked.repeated, asked.few_shot, asked.yes_no) == (0, 0, 0, 0)
+    outlook = LabelCounter(asked.questions).outlook()
+    assert (outlook.is_enough, outlook.sentence) == (True, "")
+
+
+def test_the_grader_takes_the_accepted_answers_and_no_other_relations() -> None:
+    rows = list(open_dataset(DatasetSpec("questions", FILE)))
+    for place, one in enumerate(rows):
+        assert all(grade(answer, one.answers, one.question) for answer in one.answers), one
+        other = rows[(place + 150) % 300]
+        assert not grade(other.answers[0], one.answers, one.question), (one, other.answers[0])

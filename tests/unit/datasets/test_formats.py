@@ -1,9 +1,6 @@
 """Every format is recognised by its columns and gives the same questions; the real files, where they are at hand."""
 
-import gzip
 import json
-import time
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from anchorscope.datasets.formats import FORMATS
-from anchorscope.datasets.question import Question, list_from_text
+from anchorscope.datasets.question import list_from_text
 from anchorscope.errors import UserError
 from repo import SHARED_DATA
-from sample_files import ITEMS, SAMPLES, Sample, Whole, parquet, read, refusal, write
+from sample_files import ITEMS, SAMPLES, Sample, parquet, read, refusal, write
 
 NAMES = ["data", "data.jsonl", "data.csv", "data.parquet", "data.json.gz"]
 EVERY = pytest.mark.parametrize("sample", SAMPLES, ids=[sample.name for sample in SAMPLES])
@@ -81,17 +78,6 @@ def test_text_that_is_no_list_of_strings_is_none(text: str) -> None:
     assert list_from_text(text) is None
 
 
-SHARED = SHARED_DATA
-MISSING = f"needs the question files of {SHARED}, no part of the project"
-needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=MISSING)
-COUNTS = {
-    "popqa": 14267,
-    "nq_open": 3610,
-    "nq_open_train_subset": 8757,
-    "triviaqa": 11313,
-    "triviaqa_train_subset": 8837,
-    "hotpotqa": 7405,
-}
 RAW = {
     "popQA.head200.tsv": ("PopQA, TSV", 200),
     "NQ-open.dev.head200.jsonl": ("NQ-open, JSON lines", 200),
@@ -100,53 +86,11 @@ RAW = {
     "hotpot_dev_fullwiki_v1.head29.json": ("HotpotQA, JSON list", 29),
     "hotpot_dev_distractor_hf_schema.head100.json": ("HotpotQA, JSON list", 100),
 }
-IN_STEP = {
-    "NQ-open.dev.head200.jsonl": "nq_open",
-    "hotpot_dev_v1_simplified.head200.json": "hotpotqa",
-    "hotpot_dev_fullwiki_v1.head29.json": "hotpotqa",
-    "hotpot_dev_distractor_hf_schema.head100.json": "hotpotqa",
-}
-"""Samples whose rows are the first ones of a normalised file."""
 
 
-@cache
-def whole_of(name: str) -> tuple[Whole, float]:
-    """Everything in a file, and the processor time that it took; a file is read once."""
-    began = time.process_time()
-    return read(SHARED / name), time.process_time() - began
-
-
-def raw(name: str) -> list[Question]:
-    return whole_of(f"raw/{name}")[0].questions
-
-
-def normalised(name: str) -> list[Question]:
-    return whole_of(f"{name}.jsonl.gz")[0].questions
-
-
-@needs_data
-@pytest.mark.parametrize("name", COUNTS)
-def test_the_normalised_files_are_read_whole(name: str) -> None:
-    whole, seconds = whole_of(f"{name}.jsonl.gz")
-    assert seconds < 10
-    assert (whole.reading.format, whole.reading.rows, whole.bad) == ("own columns, JSON lines", COUNTS[name], [])
-    with gzip.open(SHARED / f"{name}.jsonl.gz") as file:
-        for question, line in zip(whole.questions, file, strict=True):
-            row = json.loads(line)
-            assert (question.item_id, question.answers) == (row["id"], tuple(row["answers"]))
-            assert question.question == " ".join(row["question"].split())
-
-
-@needs_data
+@pytest.mark.skipif(not SHARED_DATA.is_dir(), reason="the question files are not beside the repository (shared/data)")
 @pytest.mark.parametrize("name", RAW)
 def test_every_sample_is_recognised_and_read_whole(name: str) -> None:
-    whole, _ = whole_of(f"raw/{name}")
+    whole = read(SHARED_DATA / "raw" / name)
     assert (whole.reading.format, len(whole.questions)) == RAW[name]
     assert whole.bad == []
-
-
-@needs_data
-@pytest.mark.parametrize("name", IN_STEP)
-def test_samples_agree_with_the_normalised_files(name: str) -> None:
-    for question, expected in zip(raw(name), normalised(IN_STEP[name]), strict=False):
-        assert (question.question, question.answers) == (expected.question, expected.answers)

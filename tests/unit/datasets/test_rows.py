@@ -121,11 +121,8 @@ def test_files_that_are_no_question_files(tmp_path: Path, content: bytes, told: 
         assert told in text
 
 
-OWN_ROW = {"question": "What is the capital of France?", "answers": ["Paris", "Paname"]}
-
-
 def test_json_lines(tmp_path: Path) -> None:
-    row = OWN_ROW | {
+    row = ROW | {
         "id": 7,
         "subject": "France",
         "relation": "capital",
@@ -137,8 +134,8 @@ def test_json_lines(tmp_path: Path) -> None:
         "checked": True,
         "nested": {"a": 1},
     }
-    first, second = read(write(tmp_path, json_lines([row, OWN_ROW]))).questions
-    assert (first.dataset, first.item_id, first.question) == ("mine", "7", OWN_ROW["question"])
+    first, second = read(write(tmp_path, json_lines([row, ROW]))).questions
+    assert (first.dataset, first.item_id, first.question) == ("mine", "7", ROW["question"])
     assert first.answers == ("Paris", "Paname")
     assert (first.subject, first.relation, first.property_words) == ("France", "capital", ("capital",))
     assert (first.model_answer, first.truthful) == ("Lyon", False)
@@ -167,8 +164,7 @@ def test_tables_with_a_header(tmp_path: Path, tab: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [json_lines([OWN_ROW]), json_list([OWN_ROW]), b'"question","answer"\nWhat is the capital of France?,Paris\n'],
+    "content", [json_lines([ROW]), json_list([ROW]), b'"question","answer"\nWhat is the capital of France?,Paris\n']
 )
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path, content: bytes) -> None:
     assert read(write(tmp_path, b"\xef\xbb\xbf" + content)).questions[0].answers[0] == "Paris"

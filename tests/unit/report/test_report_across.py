@@ -10,12 +10,12 @@ import pytest
 from anchorscope.report.comparison.checks import along, read_across
 from anchorscope.stats.curves import difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
-from claims_synthetic import FLAT, falling_to, run_with
+from drawn_curves import FLAT, falling_to, run_with
 from report_shares import World, with_shares
 
 
 def run_of(depth, parameters, *, datasets=("atlas",)):
-    curves = {name: (falling_to(depth, 0.5, -10), FLAT) for name in datasets}
+    curves = {name: (falling_to(depth, last=-10), FLAT) for name in datasets}
     return run_with(curves, noise=0.3, model=f"model-{parameters}", parameters=parameters)
 
 

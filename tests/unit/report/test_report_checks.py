@@ -9,15 +9,15 @@ import pytest
 from anchorscope.report.answer_card import NOISE, answer_card, card_from_record, card_html
 from anchorscope.report.checks import CHECKS, read
 from anchorscope.report.shares import TOGETHER, share_at
-from report_sampled import sampled, valley
+from drawn_curves import FLAT, falling_to, run_with
 from report_shares import World, with_shares
 
 TWO = ("popqa", "triviaqa")
 
 
 def run_of(world, datasets=("atlas",)):
-    rules = ("plain", "corrected", "cross-fitted")
-    return with_shares(sampled(valley(-40, -10), datasets=datasets, rules=rules), world)
+    curves = dict.fromkeys(datasets, (falling_to(-40, last=-10), FLAT))
+    return with_shares(run_with(curves, rules=("plain", "corrected", "cross-fitted"), noise=1.0), world)
 
 
 FINDINGS = {

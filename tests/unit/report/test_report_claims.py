@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.report.comparison.checks import CLAIMS, check_claims
-from claims_synthetic import BACK, DOWN, FLAT, PAPER, falling_to, four, run_with
+from drawn_curves import FLAT, falling_to, run_with
+from report_synthetic import LAYERS
 
+PAPER = ("popqa", "triviaqa", "hotpotqa", "nq")
+BACK, DOWN = falling_to(-60, last=-30), falling_to(-80, LAYERS - 1)
 OPPOSED = (("groups_apart", "q_above_a_late"), ("a_near_zero", "a_falls"), ("starts_at_zero", "starts_low"))
+
+
+def four(q, **named):
+    """A run on the paper's datasets, with one Q-Anchored curve for all but those that are named."""
+    return run_with({name: (named.get(name, q), FLAT) for name in PAPER}, parameters=10**9)
 
 
 def verdicts(*runs):
@@ -27,15 +35,15 @@ def test_the_end_of_a_curve(q, verdict):
 
 def test_one_curve_that_contradicts_a_claim_refutes_it():
     assert verdicts(four(BACK))["recovers"] == "yes"
-    mixed = four({name: DOWN if name == "nq" else BACK for name in PAPER})
+    mixed = four(BACK, nq=DOWN)
     assert verdicts(mixed)["recovers"] == "no"
 
 
 def test_the_lowest_dataset_needs_all_four():
-    curves = {name: falling_to(-70 if name == "hotpotqa" else -40) for name in PAPER}
-    found = verdicts(four(curves))
+    low, high = falling_to(-70), falling_to(-40)
+    found = verdicts(four(high, hotpotqa=low))
     assert [found[f"{name}_lowest"] for name in PAPER] == ["no", "no", "yes", "no"]
-    three = run_with({name: (curves[name], FLAT) for name in PAPER[:3]})
+    three = run_with({"popqa": (high, FLAT), "triviaqa": (high, FLAT), "hotpotqa": (low, FLAT)})
     assert verdicts(three)["hotpotqa_lowest"] == "not measured"
 
 

@@ -2,23 +2,22 @@
 
 import json
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anchorscope.report.findings import SAMPLE_SCHEMA
+from drawn_curves import FLAT, falling_to, run_with
 from report_readings import read
-from report_sampled import sampled, valley
 from report_synthetic import LAYERS, make_findings
 
 LAST = LAYERS - 1
 SHAPE_CLAIMS = {"trough_place", "recovery", "a_flat"}
 
 
-def readings(findings, dataset="atlas"):
-    """By claim, those of the plain rule about one dataset, or about the model."""
-    return {o["claim"]: o for o in read(findings) if (o["assignment"], o["dataset"]) == ("plain", dataset)}
+def readings(findings):
+    """By claim, those of the plain rule about the dataset."""
+    return {o["claim"]: o for o in read(findings) if (o["assignment"], o["dataset"]) == ("plain", "atlas")}
 
 
 def verdicts(found):
@@ -28,7 +27,7 @@ def verdicts(found):
 @given(place=st.integers(12, 17), depth=st.floats(-80, -40), end=st.floats(-10, -6))
 @settings(deadline=None, max_examples=8)
 def test_a_valley_is_read_as_one(place, depth, end):
-    read_off = readings(sampled(valley(depth, end, place), noise=0.1, rules=("plain",)))
+    read_off = readings(run_with({"atlas": (falling_to(depth, place, end), FLAT)}, noise=0.1, rules=("plain",)))
     found = verdicts(read_off)
     for claim in SHAPE_CLAIMS:
         assert found[claim] == "yes", claim
@@ -39,19 +38,19 @@ def test_a_valley_is_read_as_one(place, depth, end):
 
 
 def test_the_same_valley_under_heavy_noise_decides_nothing():
-    found = verdicts(readings(sampled(valley(-12.0, -4.0), noise=8.0)))
+    found = verdicts(readings(run_with({"atlas": (falling_to(-12.0, last=-4.0), FLAT)}, noise=8.0)))
     assert {found[claim] for claim in SHAPE_CLAIMS} == {"inconclusive"}
 
 
 def test_a_curve_that_only_falls_does_not_recover():
-    found = readings(sampled(np.linspace(0, -60, LAYERS), noise=0.5))
+    found = readings(run_with({"atlas": (falling_to(-60, LAST), FLAT)}))
     assert found["trough_place"]["layer"] == LAST
     for claim in ("recovery", "trough_place"):
         assert found[claim]["verdict"] == "no", claim
 
 
 def test_records_are_alike_and_unique():
-    found = read(sampled(valley(-40, -10), datasets=("popqa", "nq")))
+    found = read(run_with(dict.fromkeys(("popqa", "nq"), (falling_to(-40, last=-10), FLAT))))
     assert len({o["id"] for o in found}) == len(found)
     assert len({tuple(o) for o in found}) == 1
     assert {o["scope"] for o in found} == {"curve", "dataset"}

@@ -14,17 +14,17 @@ LAYERS = st.integers(6, 40)
 DEPTHS = st.floats(20.0, 90.0)
 
 
-def drawn(values, noise=0.0, *, draws=300, seed=0, n=100):
+def drawn(values, noise=0.0, *, draws=300, seed=0):
     """A curve with independent noise in every layer, in the draws only: the sample has its true values."""
     values = np.asarray(values, float)
     samples = values + noise * np.random.default_rng(seed).normal(size=(draws, len(values)))
-    return SampledCurve(values, samples, n)
+    return SampledCurve(values, samples, 100)
 
 
-def measured(truth, rng, *, items=150, draws=300, noise=12.0, shared=0.4):
+def measured(truth, rng, items=150, draws=200):
     """What a bootstrap over items gives; items scatter about the true curve, partly in all layers alike."""
     own, common = rng.normal(size=(items, len(truth))), rng.normal(size=(items, 1))
-    scatter = noise * (math.sqrt(shared) * common + math.sqrt(1 - shared) * own) * np.linspace(0.2, 1.2, len(truth))
+    scatter = 12 * (math.sqrt(0.4) * common + math.sqrt(0.6) * own) * np.linspace(0.2, 1.2, len(truth))
     values = truth + scatter
     weights = rng.multinomial(items, np.full(items, 1 / items), size=draws) / items
     return SampledCurve(values.mean(axis=0), weights @ values, items)
@@ -121,7 +121,7 @@ def test_intervals_cover_the_truth(name):
     known = {quantity: find(exact).value for quantity, find in quantities.items()}
     covered = dict.fromkeys([*quantities, "band"], 0)
     for _ in range(60):
-        curve = measured(truth, rng, draws=200)
+        curve = measured(truth, rng)
         low, high = curve.band
         covered["band"] += bool(((low <= truth) & (truth <= high)).all())
         for quantity, find in quantities.items():

@@ -1,6 +1,8 @@
 """Laws of the detection metrics, and slow references: repeated items, all orders of ties, scikit-learn."""
 
+from fractions import Fraction
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -8,14 +10,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-import detection_references as reference
 from anchorscope.stats import detection_metrics as metrics
 from anchorscope.stats.auc import auc
 from anchorscope.stats.detection_metrics import brier, ece, reliability_bins
 
 
+def repeated(weights: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
+    """Every item as often as its whole weight says."""
+    return [np.repeat(value, weights.astype(int)) for value in values]
+
+
+def orders(scores: np.ndarray) -> list[tuple[int, ...]]:
+    """All orders of few items from high to low, ties in every way."""
+    return [one for one in permutations(range(len(scores))) if all(np.diff(scores[list(one)]) <= 0)]
+
+
+def accuracies(truthful: np.ndarray, order: tuple[int, ...]) -> list[Fraction]:
+    """Share of true answers among the k first, k = 1 … n."""
+    return [Fraction(int(truthful[list(order[: k + 1])].sum()), k + 1) for k in range(len(order))]
+
+
+def area(scores: np.ndarray, truthful: np.ndarray) -> float:
+    """Mean accuracy over what is kept, mean over all orders of ties."""
+    means = [sum(accuracies(truthful, one)) / len(scores) for one in orders(scores)]
+    return float(sum(means) / len(means))
+
+
+def share_at(scores: np.ndarray, truthful: np.ndarray, coverage: float) -> float:
+    """Accuracy at a coverage; part of the last item, mean over all orders of ties."""
+    found = []
+    for one in orders(scores):
+        left, true = coverage * len(scores), 0.0
+        for item in one:
+            part = min(1.0, left)
+            left, true = left - part, true + part * truthful[item]
+        found.append(true / (coverage * len(scores)))
+    return float(np.mean(found))
+
+
+def equal_mass_error(probability: np.ndarray, truthful: np.ndarray, bins: int) -> float:
+    """Every item cut into as many parts as there are bins: bins then hold whole parts; ties get their mean truth."""
+    mean_truth = np.array([truthful[probability == one].mean() for one in probability])
+    order = np.argsort(probability)
+    said, so = np.repeat(probability[order], bins), np.repeat(mean_truth[order], bins)
+    pairs = zip(np.split(said, bins), np.split(so, bins), strict=True)
+    return float(np.mean([abs(one.mean() - other.mean()) for one, other in pairs]))
+
+
 def measured(name, scores, truthful, weights=None):
-    """One of all metrics."""
     return metrics.all_metrics(np.full(len(scores), 0.5), truthful, weights, scores)[name]
 
 
@@ -54,7 +96,7 @@ def test_a_weight_counts_items_and_their_order_does_not_matter(measure, rows, se
         assert np.isnan(measure(scores, truthful, weights))
         return
     found = measure(scores, truthful, weights)
-    assert found == pytest.approx(measure(*reference.repeated(weights, scores, truthful)), abs=1e-10, nan_ok=True)
+    assert found == pytest.approx(measure(*repeated(weights, scores, truthful)), abs=1e-10, nan_ok=True)
     other = np.random.default_rng(seed).permutation(len(scores))
     assert found == pytest.approx(measure(scores[other], truthful[other], weights[other]), abs=1e-10, nan_ok=True)
 
@@ -74,17 +116,13 @@ def test_many_rows_at_once_equal_one_by_one(measure):
 @given(rows=few)
 def test_areas_are_means_over_every_k_and_every_order_of_ties(rows):
     scores, truthful = _arrays(rows)
-    area, oracle, random = (
-        reference.area(scores, truthful),
-        reference.area(truthful.astype(float), truthful),
-        truthful.mean(),
-    )
-    assert measured("excess_aurc", scores, truthful) == pytest.approx(oracle - area)
+    own, oracle, random = area(scores, truthful), area(truthful.astype(float), truthful), truthful.mean()
+    assert measured("excess_aurc", scores, truthful) == pytest.approx(oracle - own)
     if 0 < random < 1:
-        assert measured("prr", scores, truthful) == pytest.approx((area - random) / (oracle - random))
+        assert measured("prr", scores, truthful) == pytest.approx((own - random) / (oracle - random))
     for coverage in (0.3, 0.5, 1.0):
         found = metrics.accuracy_at_coverage(scores, truthful, coverages=[coverage])
-        assert found == pytest.approx(reference.share_at(scores, truthful, coverage))
+        assert found == pytest.approx(share_at(scores, truthful, coverage))
 
 
 @given(rows=worlds)
@@ -102,7 +140,7 @@ def test_order_measures_equal_scikit_learn(rows):
 @given(rows=worlds, bins=st.integers(1, 7))
 def test_calibration_error_in_bins_of_equal_mass(rows, bins):
     probability, truthful, _ = _arrays(rows)
-    wanted = reference.equal_mass_error(probability, truthful, bins)
+    wanted = equal_mass_error(probability, truthful, bins)
     assert ece(probability, truthful, bins=bins) == pytest.approx(wanted, abs=1e-12)
     found = reliability_bins(probability, truthful, bins=bins)
     assert found.mass == pytest.approx(np.full(bins, 1 / bins))

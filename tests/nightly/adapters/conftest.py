@@ -1,1 +1,0 @@
-from adapters_fixtures import *  # noqa: F403
