@@ -9,6 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 import anchorscope
+from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
@@ -16,7 +17,6 @@ from anchorscope.errors import UserError
 from anchorscope.models import loading
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
-from anchorscope.steps.formats import records
 from small_facts import quick_options, write_questions
 from whole_runs import files_of
 

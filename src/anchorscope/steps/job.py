@@ -10,6 +10,7 @@ import polars as pl
 import torch
 
 from anchorscope.answers.template import make_template
+from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import MadeFrom, Source, StepResult
@@ -26,7 +27,6 @@ from anchorscope.models.sources import is_shape, model_files, source_signature
 from anchorscope.plan.passes import Place, Planner
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
-from anchorscope.steps.formats import records
 
 MODEL_LIBRARIES = ("torch", "transformers")
 """What passes through a model are computed by."""

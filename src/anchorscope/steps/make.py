@@ -16,6 +16,7 @@ from anchorscope.answers.choose import NEEDED, QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
 from anchorscope.answers.template import decode_all_exactly
+from anchorscope.artefacts.formats import Arrays
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
@@ -39,7 +40,6 @@ from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.stats.streams import stream
 from anchorscope.steps.dataset_run import DatasetRun
-from anchorscope.steps.formats import Arrays
 
 _CHART = "figures/delta_p.png"
 
