@@ -228,7 +228,7 @@ def _manifest(
     tables: Mapping[str, pl.DataFrame],
 ) -> dict[str, Any]:
     recipe, identity, (first, final) = job.recipe, job.record.identity, job.batch_tokens
-    workers = job.executor.counts(tables["items"].height)
+    workers = job.executor.counts()
     return {
         "versions": versions(),
         "seed": recipe.seed,

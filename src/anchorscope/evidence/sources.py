@@ -51,8 +51,6 @@ SOURCE, SPAN, EXCHANGED, PAIR, KIND = "source", "random-span", "source-resample"
 """The tokens of a source cut; as many others cut; another item's in its place; two views side by side; items of one
 kind."""
 ANSWER = "answer"
-ITEM_NUMBERS = ("evidence-moved", "state-moved", "context-used", "attention", "overlap")
-"""What is measured of every item, by source: `context-used/thinking` …"""
 
 
 def source_names(items: Sequence[Item]) -> list[str]:
@@ -238,7 +236,7 @@ def item_numbers(
     attention: Sequence[AttentionMass],
     band: Sequence[int],
 ) -> Arrays:
-    """`ITEM_NUMBERS` of every source, over the band of layers; NaN of items without the source."""
+    """What is measured of every item, by source (`context-used/thinking` …); NaN of items without the source."""
     numbers: Arrays = {}
     for (how, name), run in ran.items():
         if how != SOURCE:

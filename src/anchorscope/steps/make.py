@@ -1,6 +1,6 @@
 """How each step of the pipeline's table is made, in the order of the table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,7 @@ from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.evidence import further_runs, part_tables, sources
-from anchorscope.evidence.effects import CleanRun, CutStates, Effect, Measurements, measure, refuse_no_ops, run_clean
+from anchorscope.evidence.effects import CleanRun, CutStates, Measurements, measure, refuse_no_ops, run_clean
 from anchorscope.evidence.further_runs import ANSWER_ONLY, PARAPHRASE, QUESTION_ONLY, RANDOM_WEIGHTS, RESAMPLE
 from anchorscope.evidence.source_use import kinds_of
 from anchorscope.evidence.tables import Evidence, evidence_tables
@@ -208,10 +208,6 @@ def _measure(run: DatasetRun, experiment: str) -> tuple[Measurements, CutStates]
     effects, states = measure(job.executor, passes, run.scoring, setting, keep, job.progress)
     refuse_no_ops(effects, run["clean-scores"])
     return Measurements(effects, missing), states
-
-
-def _variants(effects: Sequence[Effect]) -> dict[str, str]:
-    return {effect.intervention: effect.variant for effect in effects}
 
 
 def refits(run: DatasetRun) -> Arrays:
@@ -409,7 +405,7 @@ def tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
         relations=run.relations,
         confidence_mean=[mean for mean, _ in sure],
         confidence_min=[least for _, least in sure],
-        variants=_variants(run.effects),
+        variants={effect.intervention: effect.variant for effect in run.effects},
         places=run.measured,
         refits=run["refits"],
         headline=(recipe.site, recipe.position),
