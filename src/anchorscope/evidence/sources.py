@@ -22,7 +22,7 @@ from anchorscope.artefacts.schema import PART_SCHEMA
 from anchorscope.datasets.text import words
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.evidence.further_runs import given, per_answer, rewritten_states
+from anchorscope.evidence.further_runs import ItemPasses, given, per_answer, rewritten_states
 from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
 from anchorscope.evidence.source_use import context_used
 from anchorscope.evidence_parts.need import Share, Terms
@@ -41,7 +41,7 @@ from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.rewrites import Donors
 from anchorscope.items import Item
-from anchorscope.plan.passes import OutOfFoldProbes, Place, Planner, before_answers
+from anchorscope.plan.passes import OutOfFoldProbes, Planner, before_answers
 from anchorscope.progress import Progress
 from anchorscope.stats.streams import stream
 
@@ -107,31 +107,24 @@ class SourceRun:
 
 
 def run_sources(
-    executor: Executor,
-    planner: Planner,
-    items: Sequence[Item],
-    setting: Setting,
-    place: Place,
+    passes: ItemPasses,
     clean: Float[Tensor, "layer item d_model"],
     clean_log_odds: Float[np.ndarray, "layer item"],
     probes: OutOfFoldProbes,
-    compiled: bool,
-    progress: Progress,
 ) -> tuple[dict[tuple[str, str], SourceRun], Column]:
     """Every source cut, and its control, by (`SOURCE` or `SPAN`, name); and the clean log-probabilities.
 
     Sources stand behind the prefix that all items share; random spans are drawn from it too, and run without it.
     """
-    names = source_names(items)
-    sequences = [item.sequence(setting.positions) for item in items]
-    shared = before_answers(items[0].located.input_ids[: items[0].located.prefix_length], sequences)
+    items, sequences, names = passes.items, passes.sequences, source_names(passes.items)
+    shared = before_answers(passes.prefix, sequences)
     runs: dict[tuple[str, str], SourceRun] = {}
     log_probs = np.zeros(len(items))
     for how, prefix in ((SOURCE, shared), (SPAN, shared[:1])):
-        variants = [CLEAN, *(Variant(_cuts(items, name, how, setting.seed)) for name in names)]
-        work = planner.states(f"sources: {how}", sequences, prefix, variants, compiled=compiled)
-        work = replace(work, keep=((), *(((place,),) * len(names))), probes=probes, answer_stats=True)
-        first, *parts = run_states(executor, work, progress).variants
+        variants = [CLEAN, *(Variant(_cuts(items, name, how, passes.setting.seed)) for name in names)]
+        work = passes.planner.states(f"sources: {how}", sequences, prefix, variants, compiled=passes.compiled)
+        work = replace(work, keep=((), *(((passes.place,),) * len(names))), probes=probes, answer_stats=True)
+        first, *parts = passes.run(work)
         if how == SOURCE:
             log_probs = _mean_log_probs(first)
         for name, part in zip(names, parts, strict=True):
@@ -171,22 +164,15 @@ def exchanged_sources(items: Sequence[Item], name: str, setting: Setting) -> dic
 
 
 def run_exchanged(
-    executor: Executor,
-    planner: Planner,
-    items: Sequence[Item],
-    setting: Setting,
-    place: Place,
-    clean: Float[Tensor, "layer item d_model"],
-    progress: Progress,
+    passes: ItemPasses, clean: Float[Tensor, "layer item d_model"]
 ) -> dict[tuple[str, str], Float[Tensor, "layer item d_model"]]:
     """States at the place after another item's passages, and thinking; clean ones of items without a donor."""
     views: dict[tuple[str, str], Tensor] = {}
-    for name in [name for name in source_names(items) if name in (CONTEXT, THINKING)]:
-        texts = exchanged_sources(items, name, setting)
+    for name in [name for name in source_names(passes.items) if name in (CONTEXT, THINKING)]:
+        texts = exchanged_sources(passes.items, name, passes.setting)
         if texts:
             views[EXCHANGED, name] = states = clean.clone()
-            title = f"sources: another {name}"
-            read = rewritten_states(executor, planner, list(texts.values()), place, title, progress)
+            read = rewritten_states(passes, list(texts.values()), f"sources: another {name}")
             states[:, list(texts)] = read.to(clean.dtype)
     return views
 

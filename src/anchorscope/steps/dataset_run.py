@@ -21,10 +21,10 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.draws import Draws, areas
 from anchorscope.evidence.effects import Effect, Measurements, Scoring, measured_places, with_log_probs
+from anchorscope.evidence.further_runs import ItemPasses
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
 from anchorscope.evidence_parts.principal import default_directions
-from anchorscope.execute.executor import Executor
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws
@@ -32,7 +32,6 @@ from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.items import Item
 from anchorscope.kept_states import kept_bytes, parse_layers, read_kept, refuse_full_disk
 from anchorscope.plan.interventions import Missing
-from anchorscope.plan.passes import Place, Planner
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import ProbeSet, Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -272,9 +271,10 @@ class DatasetRun:
         )
 
     @property
-    def headline_pass(self) -> tuple[Executor, Planner, list[Item], Setting, Place]:
-        """What passes over the used items that read the headline's states are given."""
-        return self.job.executor, self.job.planner, self.used_items, self.setting, self.job.headline
+    def headline_passes(self) -> ItemPasses:
+        """Further passes over the used items, which read the headline's states."""
+        job, inputs = self.job, (self.used_items, self.setting, self.job.headline, self.job.progress)
+        return ItemPasses(job.executor, job.planner, *inputs, self.is_compiled)
 
     def interventions(self, experiment: str) -> list[Intervention]:
         """The interventions of an experiment, every draw of a random one."""

@@ -241,7 +241,7 @@ def evidence_terms(run: DatasetRun) -> Arrays:
 
 def answer_alone(run: DatasetRun) -> Tensor:
     """States of the answer without its question, [layer, item, d_model]."""
-    return further_runs.answer_only_states(*run.headline_pass, run.job.progress)
+    return further_runs.answer_only_states(run.headline_passes)
 
 
 def null_scores(run: DatasetRun) -> Arrays:
@@ -256,7 +256,7 @@ def null_scores(run: DatasetRun) -> Arrays:
 
 def random_weight_terms(run: DatasetRun) -> Arrays:
     """The terms of random weights of the model's shape; made where asked for."""
-    states = further_runs.random_weight_states(*run.headline_pass, run.job.progress)
+    states = further_runs.random_weight_states(run.headline_passes)
     views = dict(zip((CLEAN, CUT, BEFORE), states, strict=True))
     reduced = {view: _along_directions(run, part, RANDOM_WEIGHTS) for view, part in views.items()}
     return run.job.fits(parts.solve_control, reduced, run.evidence_items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
@@ -270,13 +270,12 @@ def source_terms(run: DatasetRun) -> Arrays:
         return {}
     clean, log_odds = run["clean-states"][position, site], run["clean-scores"][:, position, site, 0].T
     own_probes = run.scoring.probes(only=(position, site, 0))
-    inputs = *run.headline_pass, clean, log_odds, own_probes
-    ran, log_probs = sources.run_sources(*inputs, run.is_compiled, job.progress)
+    ran, log_probs = sources.run_sources(run.headline_passes, clean, log_odds, own_probes)
     numbers = sources.item_numbers(items, ran, clean, log_odds, log_probs, run["attention-mass"], run.headline_band)
     if not run.evidence_items.are_enough:
         return numbers
     states = {key: cut.states for key, cut in ran.items()}
-    states |= sources.run_exchanged(*run.headline_pass, clean, job.progress)
+    states |= sources.run_exchanged(run.headline_passes, clean)
     views = {key: _along_directions(run, view, "/".join(key)) for key, view in states.items()}
     views[sources.SOURCE, sources.ANSWER] = _along_directions(run, run["before-answer"], sources.ANSWER)
     pair, reduced = sources.choose_pair(job.recipe.parts, names), _along_directions(run, clean, CLEAN)
@@ -306,8 +305,7 @@ def _rewritten_terms(run: DatasetRun, name: str, texts: Mapping[int, TokenSequen
             job.folder.tell(f"{run.name}: {name} is not measured: {len(some)} answers have such a text, {needed}")
         return {}
     sequences = [texts[index] for index in some.tolist()]
-    inputs = job.executor, job.planner, sequences, job.headline
-    view = further_runs.rewritten_states(*inputs, name, job.progress)
+    view = further_runs.rewritten_states(run.headline_passes, sequences, name)
     clean = run["clean-states"].flatten(0, 1)[run.headline_index][:, some]
     states = {CLEAN: clean, CUT: view} | dict.fromkeys(beside, run["before-answer"][:, some])
     reduced = {view: _along_directions(run, part, name) for view, part in states.items()}
@@ -362,12 +360,10 @@ def samples(run: DatasetRun) -> list[list[str]]:
 
 def detection_columns(run: DatasetRun) -> Arrays:
     """Numbers of the used items, by the names of features.parquet."""
-    job, items = run.job, run.used_items
-    inputs = job.executor, job.planner, items
     return {
-        **further_runs.confidence_columns(*inputs, run.setting, job.progress),
-        **further_runs.truth_column(*inputs, job.writer(), job.progress),
-        **further_runs.agreement_columns(items, run["detection-samples"]),
+        **further_runs.confidence_columns(run.headline_passes),
+        **further_runs.truth_column(run.headline_passes),
+        **further_runs.agreement_columns(run.used_items, run["detection-samples"]),
     }
 
 
@@ -377,12 +373,10 @@ def detection_states(run: DatasetRun) -> dict[str, Tensor]:
     if earlier:
         return {name: states[0, 0] for name, states in earlier.items()}
     states = {"answer-only": run["answer-alone"], "question-only": run["before-answer"]}
-    states |= further_runs.boosted_states(*run.headline_pass, run.is_compiled, job.progress)
+    states |= further_runs.boosted_states(run.headline_passes)
     if job.planner.has_room_for_twin:
         title = "random weights, clean"
-        states[RANDOM_WEIGHTS] = further_runs.clean_states_at(
-            *run.headline_pass, title, job.progress, random_weights=True
-        )
+        states[RANDOM_WEIGHTS] = further_runs.clean_states_at(run.headline_passes, title, random_weights=True)
     else:
         why = "a second model of this size does not fit beside the first"
         job.folder.tell(f"{run.name}: states of {RANDOM_WEIGHTS} are left out; {why}")
