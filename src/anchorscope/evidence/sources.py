@@ -268,13 +268,13 @@ def solve_sources(
     views: Mapping[tuple[str, str], Tensor],
     pair: tuple[str, str],
     items: EvidenceItems,
-    kinds: Mapping[str, NDArray[np.int64]],
+    kinds: NDArray[np.str_],
     device: str | torch.device,
     progress: Progress,
 ) -> Arrays:
     """The terms of every view (how it was cut, name of the source), and of a pair's two views side by side.
 
-    `kinds` are items that are also solved by themselves, with the main source cut. Together they would not do:
+    Items of each of `kinds` are also solved by themselves, with the main source cut. Together they would not do:
     a state without its source does not show whether the item goes by it, so that all kinds seem to need it.
     """
     solver = EvidenceSolver(clean, items, device, progress, "sources")
@@ -284,7 +284,10 @@ def solve_sources(
     both = side_by_side(views[SOURCE, pair[0]], views[SOURCE, pair[1]], device)
     needs[",".join(pair)] = {PAIR: solver.terms(both, ", ".join(pair))}
     main = choose_pair((), [name for _, name in views])[0]
-    for kind, some in kinds.items():
+    every = {kind: np.flatnonzero(kinds == kind) for kind in sorted({*kinds.tolist()} - {""})}
+    for kind, some in every.items():
+        if not items.take(some).are_enough:
+            continue
         within = slice(None), torch.from_numpy(some), slice(default_directions(len(some), clean.shape[-1]))
         alone = EvidenceSolver(clean[within], items.take(some), device, progress, f"sources, {kind}")
         needs.setdefault(KIND, {})[kind] = alone.terms(views[SOURCE, main][within], main)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -25,8 +24,8 @@ from anchorscope.evidence.further_runs import ANSWER_ONLY, PARAPHRASE, QUESTION_
 from anchorscope.evidence.source_use import kinds_of
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.evidence_parts import parts
-from anchorscope.evidence_parts.parts import BEFORE, CUT, held_out_scores
-from anchorscope.evidence_parts.principal import principal_states
+from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores
+from anchorscope.evidence_parts.principal import displacement, principal_states
 from anchorscope.execute.run_passes import run_answers, run_decoding
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found
 from anchorscope.interventions.intervention import Intervention
@@ -172,18 +171,9 @@ def principal(run: DatasetRun) -> dict[str, Tensor]:
         if name not in (CLEAN, KNOCKOUT):
             states = at_headline
         if name != CLEAN:
-            reduced[f"displacement/{name}"] = _displacement(clean[run.headline_index], at_headline[0])
+            reduced[f"displacement/{name}"] = displacement(clean[run.headline_index], at_headline[0])
         reduced[name] = _along_directions(run, states.flatten(0, 1), name).unflatten(0, states.shape[:2])
     return reduced
-
-
-def _displacement(clean: Tensor, cut: Tensor) -> Tensor:
-    """|cut − clean| / |clean − mean|, the median over items, [layer]."""
-    moved = [
-        ((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1)).median()
-        for before, after in zip(clean.float(), cut.float(), strict=True)
-    ]
-    return torch.stack(moved)
 
 
 def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
@@ -258,8 +248,12 @@ def random_weight_terms(run: DatasetRun) -> Arrays:
     """The terms of random weights of the model's shape; made where asked for."""
     states = further_runs.random_weight_states(run.headline_passes)
     views = dict(zip((CLEAN, CUT, BEFORE), states, strict=True))
-    reduced = {view: _along_directions(run, part, RANDOM_WEIGHTS) for view, part in views.items()}
-    return run.job.fits(parts.solve_control, reduced, run.evidence_items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
+    return _solve_control(run, views, run.evidence_items, RANDOM_WEIGHTS)
+
+
+def _solve_control(run: DatasetRun, states: Mapping[str, Tensor], items: EvidenceItems, name: str) -> Arrays:
+    reduced = {view: _along_directions(run, part, name) for view, part in states.items()}
+    return run.job.fits(parts.solve_control, reduced, items, name, title=name)
 
 
 def source_terms(run: DatasetRun) -> Arrays:
@@ -279,10 +273,8 @@ def source_terms(run: DatasetRun) -> Arrays:
     views = {key: _along_directions(run, view, "/".join(key)) for key, view in states.items()}
     views[sources.SOURCE, sources.ANSWER] = _along_directions(run, run["before-answer"], sources.ANSWER)
     pair, reduced = sources.choose_pair(job.recipe.parts, names), _along_directions(run, clean, CLEAN)
-    of_kinds = kinds_of(items)
-    every = {kind: np.flatnonzero(of_kinds == kind) for kind in sorted({*of_kinds.tolist()})}
-    kinds = {kind: some for kind, some in every.items() if kind and run.evidence_items.take(some).are_enough}
-    return numbers | job.fits(sources.solve_sources, reduced, views, pair, run.evidence_items, kinds, title="sources")
+    inputs = reduced, views, pair, run.evidence_items, kinds_of(items)
+    return numbers | job.fits(sources.solve_sources, *inputs, title="sources")
 
 
 def resample_terms(run: DatasetRun) -> Arrays:
@@ -304,13 +296,11 @@ def _rewritten_terms(run: DatasetRun, name: str, texts: Mapping[int, TokenSequen
             needed = f"{parts.FEWEST_ANSWERS} answers in {parts.FEWEST_GROUPS} groups are needed"
             job.folder.tell(f"{run.name}: {name} is not measured: {len(some)} answers have such a text, {needed}")
         return {}
-    sequences = [texts[index] for index in some.tolist()]
-    view = further_runs.rewritten_states(run.headline_passes, sequences, name)
+    view = further_runs.rewritten_states(run.headline_passes, [texts[index] for index in some.tolist()], name)
     clean = run["clean-states"].flatten(0, 1)[run.headline_index][:, some]
     states = {CLEAN: clean, CUT: view} | dict.fromkeys(beside, run["before-answer"][:, some])
-    reduced = {view: _along_directions(run, part, name) for view, part in states.items()}
-    terms = job.fits(parts.solve_control, reduced, items, name, title=name)
-    return terms | {f"items/{name}": some, f"displacement/{name}": _displacement(clean, view).numpy()}
+    terms = _solve_control(run, states, items, name)
+    return terms | {f"items/{name}": some, f"displacement/{name}": displacement(clean, view).numpy()}
 
 
 def evidence_parts(run: DatasetRun) -> dict[str, pl.DataFrame]:
