@@ -191,9 +191,14 @@ class RunFolder(OwnFiles):
 
     def write_recipe(self, text: str) -> None:
         """Writes the recipe of an unfinished run, and remembers it, should the file be lost."""
-        if MANIFEST not in self.results:  # a finished run keeps its own until the end
+        if MANIFEST not in self.results:
             self.notes["recipe"] = text
-            self.write("recipe.toml", text.encode())
+        self.write_early("recipe.toml", text.encode())
+
+    def write_early(self, name: str, content: bytes) -> None:
+        """Writes a result of an unfinished run; a finished one keeps its own until the end."""
+        if MANIFEST not in self.results:
+            self.write(name, content)
 
     def publish(self, made: Path, manifest: dict[str, Any], key: str) -> None:
         """Moves results from their own folder into place, the manifest last.

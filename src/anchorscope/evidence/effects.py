@@ -152,10 +152,12 @@ def measure(
     setting: Setting,
     keep: Callable[[Intervention], Sequence[Place]],
     progress: Progress,
+    after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None,
 ) -> tuple[list[Effect], CutStates]:
     """Runs planned interventions; of those that keep states, the places to `keep` them at are asked for.
 
-    Of a control that is drawn several times all states are kept, and the log-odds of its first draw.
+    Of a control that is drawn several times all states are kept, and the log-odds of its first draw. What there is so
+    far goes to `after_pass`.
     """
     effects: dict[str, Effect] = {}
     states: dict[str, Tensor] = {}
@@ -170,6 +172,7 @@ def measure(
                 effects[runs.intervention.name] = _effect(runs, part, setting)
             if part.states is not None:
                 states[runs.intervention.draw_name] = part.states
+        after_pass(list(effects.values()))
     return list(effects.values()), states
 
 

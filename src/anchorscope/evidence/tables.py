@@ -255,6 +255,27 @@ def evidence_tables(
     return {name: table.rechunk() for name, table in tables.items()}  # as a table is that has travelled
 
 
+def first_curves(
+    model: str,
+    dataset: str,
+    place: tuple[str, str],
+    measured: Measured,
+    variants: Mapping[str, str],
+    weights: NDArray[np.floating],
+) -> pl.DataFrame:
+    """The plain curves of one place, from whatever interventions there are so far."""
+    where: Record = {"model": model, "dataset": dataset, "site": place[0], "position": place[1]}
+    with resampling(torch.device("cpu")):
+        draws = Draws.of(weights, "cpu")
+        rows = [
+            row
+            for intervention in measured.after
+            for curve in plain_curves(measured, intervention, draws)
+            for row in _curve_rows(curve, where, variants)
+        ]
+    return _frame(rows).select(CURVE_COLUMNS)
+
+
 def _frame(rows: Iterable[Record]) -> pl.DataFrame:
     """A missing value is null in the tables, never NaN."""
     return pl.DataFrame(list(rows), infer_schema_length=None).with_columns(pl.selectors.float().fill_nan(None))

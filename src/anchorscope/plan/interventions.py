@@ -1,6 +1,6 @@
 """The passes of interventions: every item's change drawn, what runs together decided.
 
-The knockout runs alone, before its controls. Other cuts of one experiment run together, so
+The knockout runs before its controls: a first chart needs nothing else. Other cuts of one experiment run together, so
 that what no cut has changed is computed once; those that cut the shared prefix run without it; zeroing runs alone, as
 it is slower. The no-op control runs alone, with other neighbours. Rewritten texts are new passes.
 """

@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
 
+import polars as pl
 import torch
 
 from anchorscope.answers.template import make_template
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import MadeFrom, Source, StepResult
 from anchorscope.cost import ModelSize
 from anchorscope.engine.sequences import SITES
@@ -47,6 +49,8 @@ class Job:
     """When the command began."""
     versions: dict[str, str] = field(default_factory=dict)
     """Of the libraries that steps depend on."""
+    first_curves: dict[str, tuple[pl.DataFrame, tuple[int, ...]]] = field(default_factory=dict)
+    """What the first chart shows: every dataset's curves, and its reference layers."""
 
     def __post_init__(self) -> None:
         self.executor.begin_run(self.folder.work, self.folder.tell, self._lower_tokens, self._begun_with)
@@ -132,6 +136,11 @@ class Job:
     def fits(self) -> Solver:
         """Who fits probes and resamples tables, and on which device."""
         return Solver(self.fit_device, None if self.executor.is_local else self.executor, self.progress)
+
+    @property
+    def has_first_chart(self) -> bool:
+        """Whether a chart is drawn before the controls are there: where a page is wanted, and none is there."""
+        return self.recipe.report and not self.for_detectors and MANIFEST not in self.folder.results
 
     # What steps depend on, beside options of the recipe.
 

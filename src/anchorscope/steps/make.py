@@ -1,7 +1,9 @@
 """How each step of the pipeline's table is made, in the order of the table."""
 
-from collections.abc import Callable, Mapping
+import io
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -19,10 +21,10 @@ from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.evidence import further_runs, part_tables, sources
-from anchorscope.evidence.effects import CleanRun, CutStates, Measurements, measure, refuse_no_ops, run_clean
+from anchorscope.evidence.effects import CleanRun, CutStates, Effect, Measurements, measure, refuse_no_ops, run_clean
 from anchorscope.evidence.further_runs import ANSWER_ONLY, PARAPHRASE, QUESTION_ONLY, RANDOM_WEIGHTS, RESAMPLE
 from anchorscope.evidence.source_use import kinds_of
-from anchorscope.evidence.tables import Evidence, evidence_tables
+from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
 from anchorscope.evidence_parts import parts
 from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores
 from anchorscope.evidence_parts.principal import displacement, principal_states
@@ -37,6 +39,8 @@ from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.stats.streams import stream
 from anchorscope.steps.dataset_run import DatasetRun
+
+_CHART = "figures/delta_p.png"
 
 # Questions, answers, labels, tokens.
 
@@ -183,11 +187,13 @@ def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
     if "cuts" not in run.passes:
-        run.passes = {"cuts": _measure(run, KNOCKOUT)}
+        run.passes = {"cuts": _measure(run, KNOCKOUT, partial(_draw_first_chart, run))}
     return run.passes["cuts"]
 
 
-def _measure(run: DatasetRun, experiment: str) -> tuple[Measurements, CutStates]:
+def _measure(
+    run: DatasetRun, experiment: str, after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None
+) -> tuple[Measurements, CutStates]:
     job, items, setting = run.job, run.used_items, run.setting
     planned, missing = plan_experiment(run.interventions(experiment), items, setting, job.planner.windows, NEEDED)
     passes = passes_of(planned, items, setting, job.planner, run.is_compiled)
@@ -195,9 +201,39 @@ def _measure(run: DatasetRun, experiment: str) -> tuple[Measurements, CutStates]
     def keep(intervention: Intervention) -> list[Place]:
         return job.places if intervention.name == KNOCKOUT else job.cut_places
 
-    effects, states = measure(job.executor, passes, run.scoring, setting, keep, job.progress)
+    effects, states = measure(job.executor, passes, run.scoring, setting, keep, job.progress, after_pass)
     refuse_no_ops(effects, run["clean-scores"])
     return Measurements(effects, missing), states
+
+
+def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
+    """ΔP under the knockout, of all datasets so far: long before the controls and the report, whose chart replaces it.
+
+    It is in the index, so that `verify` accepts a run that was stopped before that.
+    """
+    job, headline = run.job, (run.job.recipe.site, run.job.recipe.position)
+    if not job.has_first_chart or run.name in job.first_curves:
+        return
+    from anchorscope.report.charts.delta_p import preliminary_chart  # only here: matplotlib takes a second
+
+    measured, layers = run.measured_at_places(effects)[headline], tuple(run.headline_probes.reference[0].tolist())
+    curves = first_curves(job.model_name, run.name, headline, measured, _variants(effects), run.weights)
+    job.first_curves[run.name] = curves, layers
+    chart = preliminary_chart(
+        pl.concat([curves for curves, _ in job.first_curves.values()]),
+        {name: layers for name, (_, layers) in job.first_curves.items()},
+        job.record.identity.n_layers,
+        "PRELIMINARY: controls are still running; the report replaces this chart.",
+    )
+    content = io.BytesIO()
+    chart.write(content, "png")
+    job.folder.write_early(_CHART, content.getvalue())
+    if len(job.first_curves) == 1:
+        job.progress.note(f"first chart: {job.folder.path / _CHART} (preliminary, controls still running)")
+
+
+def _variants(effects: Sequence[Effect]) -> dict[str, str]:
+    return {effect.intervention: effect.variant for effect in effects}
 
 
 def refits(run: DatasetRun) -> Arrays:

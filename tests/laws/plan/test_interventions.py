@@ -34,8 +34,12 @@ def passes(items: list[Item], *names: str) -> list[tuple[list[str], tuple[int, .
 
 def test_cuts_run_together_unless_the_prefix_or_the_softmax_or_the_neighbours_differ(items: list[Item]) -> None:
     prefix = (7, 8, 9, 10, 11)
-    knockout_alone = (["knockout"], prefix)
-    assert passes(items, "knockout", "random", "none") == [knockout_alone, (["random"], prefix), (["none"], prefix)]
+    first_chart_waits_for = (["knockout"], prefix)
+    assert passes(items, "knockout", "random", "none") == [
+        first_chart_waits_for,
+        (["random"], prefix),
+        (["none"], prefix),
+    ]
     assert passes(items, "subject", "none", "random") == [(["subject", "random"], prefix), (["none"], prefix)]
     assert passes(items, "template", "knockout", "zeroing", "direct", "none") == [
         (["template"], prefix[:1]),

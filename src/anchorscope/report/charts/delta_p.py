@@ -75,6 +75,15 @@ def delta_p_of_runs(runs: Sequence[Findings], titles: Mapping[str, str], notes: 
     return ExperimentFigure(data, (POINTS_NOTE, *notes), spec, question, deepest, tuple(titles))
 
 
+def preliminary_chart(
+    curves: pl.DataFrame, layers: Mapping[str, tuple[int, ...]], n_layers: int, note: str
+) -> ExperimentFigure:
+    """The chart of a run that is not finished: the plain curves, as far as they go."""
+    data = curves.filter(_DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")).select(CURVE_COLUMNS)
+    spec = _spec(data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers)
+    return ExperimentFigure(data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",))
+
+
 _DRAWN = (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", "random"])
 
 
