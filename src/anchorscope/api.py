@@ -73,9 +73,9 @@ class Run:
     curves = _table("curves", "Mean ΔP per layer.", "csv")
     probe_scores = _table("probe_scores", "AUC per layer, with the baselines.", "csv")
     summary = _table("summary", "The numbers that say whether to believe the chart.", "csv")
-    evidence_parts = _table("evidence_parts", "The parts of the probe's evidence.", "csv", PART_SCHEMA)
+    evidence_parts = _table("evidence_parts", "The parts of the probe's evidence.", "csv_where_made", PART_SCHEMA)
     evidence_items = _table("evidence_items", "The terms of every item, from which the need of any set follows.")
-    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv", EVIDENCE_TEST_SCHEMA)
+    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv_where_made", EVIDENCE_TEST_SCHEMA)
     experiments = _table("experiments", "Statistics of the further experiments.", "csv", EXPERIMENT_SCHEMA)
     experiment_items = _table("experiment_items", "Per-item results of the further experiments.")
 

@@ -4,17 +4,26 @@ import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from anchorscope.artefacts.run_folder import read_manifest, run_again
-from anchorscope.artefacts.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA, UNAVAILABLE_SCHEMA
+from anchorscope.artefacts.run_folder import read_manifest, run_again, version_of
+from anchorscope.artefacts.schema import (
+    EVIDENCE_ITEM_SCHEMA,
+    EVIDENCE_TEST_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    ITEM_SCHEMA,
+    PART_SCHEMA,
+    SCHEMA_VERSION,
+    UNAVAILABLE_SCHEMA,
+    empty,
+)
 from anchorscope.artefacts.sealed_folder import Damaged, damage
-from anchorscope.catalogue import LOADED
+from anchorscope.catalogue import EVIDENCE, LOADED
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
@@ -43,20 +52,20 @@ class _StepFacts(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """What readers of `manifest.json` rely on; it has more."""
+    """What readers of `manifest.json` rely on, where present; it has more."""
 
     model_config = ConfigDict(strict=True)
 
     sha256: dict[str, str]
-    model: _ModelFacts
-    counts: list[dict[str, str | int]]
-    steps: list[_StepFacts]
-    reference_layers: dict[str, list[int]]
-    unavailable: list[dict[str, str]]
-    facts: dict[str, str]
-    warnings: list[str]
-    balanced_by: dict[str, str]
-    grouped_by: dict[str, str]
+    model: _ModelFacts = _ModelFacts.model_construct()
+    counts: list[dict[str, str | int]] = []
+    steps: list[_StepFacts] = []
+    reference_layers: dict[str, list[int]] = {}
+    unavailable: list[dict[str, str]] = []
+    facts: dict[str, str] = {}
+    warnings: list[str] = []
+    balanced_by: dict[str, str] = {}
+    grouped_by: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -77,6 +86,10 @@ class FinishedRun:
     def findings(self) -> Findings:
         if self.is_for_detectors:
             raise self._unusable_error("no tables")
+        needed = ("model", "counts", "steps", "reference_layers", "unavailable")
+        missing = [name for name in needed if name not in self.manifest]
+        if missing:
+            raise self._unusable_error(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
         layers = self.manifest["reference_layers"]
         return Findings(
@@ -92,7 +105,7 @@ class FinishedRun:
             summary=self.csv("summary"),
             counts=pl.DataFrame(self.manifest["counts"]),
             reference_layers={name: tuple(per_fold) for name, per_fold in layers.items()},
-            facts=self.manifest["facts"],
+            facts=self.manifest.get("facts", {}),
             command=self._command(),
             steps=pl.DataFrame(
                 [{name: step[name] for name in _StepFacts.model_fields} for step in self.manifest["steps"]]
@@ -103,16 +116,16 @@ class FinishedRun:
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
             effects=self._headline_effects(),
-            evidence_parts=self.csv("evidence_parts", PART_SCHEMA),
-            evidence_tests=self.csv("evidence_tests", EVIDENCE_TEST_SCHEMA),
-            evidence_items=self.parquet("evidence_items"),
+            evidence_parts=self.csv_where_made("evidence_parts", PART_SCHEMA),
+            evidence_tests=self.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA),
+            evidence_items=self._evidence_items(),
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
             supplied={row["dataset"]: row["supplied"] for row in self.manifest["counts"] if "supplied" in row},
-            balanced_by=self.manifest["balanced_by"],
-            grouped_by=self.manifest["grouped_by"],
-            warnings=tuple(self.manifest["warnings"]),
+            balanced_by=self.manifest.get("balanced_by", {}),  # older runs did not write down what happened
+            grouped_by=self.manifest.get("grouped_by", {}),
+            warnings=tuple(self.manifest.get("warnings", ())),
         )
 
     @cached_property
@@ -123,6 +136,17 @@ class FinishedRun:
             if "trust" in record and Path(record["folder"]).resolve() == self.path.resolve():
                 return card_from_record(record)
         return answer_card(self.findings, read(self.findings))
+
+    @property
+    def older_columns(self) -> str | None:
+        """A line about columns of items.parquet that only older versions wrote."""
+        version = version_of(self.manifest)
+        if version == SCHEMA_VERSION:
+            return None
+        names = [name for name in self.parquet("items").columns if name not in ITEM_SCHEMA]
+        return (
+            f"{self.path} has columns that are no longer made (format {version}): {', '.join(names)}" if names else None
+        )
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
@@ -143,16 +167,33 @@ class FinishedRun:
         site, position = self.recipe.site, self.recipe.position
         return self._read("effects.parquet", lambda path: headline_effects(pl.scan_parquet(path), site, position))
 
+    def _evidence_items(self) -> pl.DataFrame:
+        """Empty for older runs, which lack the file."""
+        is_there = (self.path / "evidence_items.parquet").is_file()
+        return self.parquet("evidence_items") if is_there else empty(EVIDENCE_ITEM_SCHEMA)
+
     def parquet(self, name: str) -> pl.DataFrame:
         return self._read(f"{name}.parquet", pl.read_parquet)
 
     def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
-        return self._read(f"{name}.csv", partial(pl.read_csv, schema_overrides=schema, infer_schema_length=None))
+        """A CSV table; columns that only older versions wrote are left out."""
+
+        def read(path: Path) -> pl.DataFrame:
+            table = pl.read_csv(path, schema_overrides=schema, infer_schema_length=None)
+            return table if schema is None else table.select(list(schema))
+
+        return self._read(f"{name}.csv", read)
+
+    def csv_where_made(self, name: str, schema: Any) -> pl.DataFrame:
+        """A table that older runs lack: then it is empty."""
+        file = f"{name}.csv"
+        is_there = file in self.manifest.get("sha256", {}) or (self.path / file).is_file()
+        return self.csv(name, schema) if is_there else empty(schema)
 
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         path = self.place(name)
         if not path.is_file():
-            raise self._unusable_error(f"no {name}")
+            raise self._unusable_error(f"no {name}: it was made by an older version, or the file was taken away")
         try:
             return read(path)
         except pl.exceptions.PolarsError:
@@ -190,7 +231,11 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:
         raise _damaged(path, wrong)
-    return FinishedRun(path, manifest, make_recipe(read_recipe(path / "recipe.toml")))
+    options = read_recipe(path / "recipe.toml")
+    evidence = options.get("evidence")
+    if version_of(manifest) < SCHEMA_VERSION and isinstance(evidence, list):  # some experiments are no longer made
+        options["evidence"] = [name for name in evidence if name in EVIDENCE]
+    return FinishedRun(path, manifest, make_recipe(options))
 
 
 def _refuse_unusable(path: Path, manifest: dict[str, Any]) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 
 from anchorscope.artefacts.run_folder import (
     OtherVersion,
-    StepRecord,
+    index_in,
     is_run,
     read_index,
     read_manifest,
     rerun_command,
-    steps_in,
+    version_of,
 )
 from anchorscope.artefacts.sealed_folder import (
     COMPARISON,
@@ -32,7 +32,6 @@ from anchorscope.artefacts.sealed_folder import (
     RUN,
     STUDY,
     VALIDATION,
-    Damaged,
     FileFacts,
     kind_of,
     only_hashes,
@@ -193,32 +192,32 @@ def _list_files(folder: Path) -> _Listing:
 def _list_run(folder: Path) -> _Listing:
     """By the index; without one, by the manifest, which has the results and the final index."""
     listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder))
+    run = manifest = unusable = None
     try:
-        if is_run(folder):
-            run = read_index(folder)
-            listing.finished = MANIFEST in run.results
-            listing.markers |= {*run.arriving, *run.leaving}
-            return _add_run(listing, run.steps, run.results)
-        listing.problems.append(Problem(INDEX, "is missing"))
-    except Damaged as error:
-        listing.problems.append(Problem(INDEX, f"cannot be used: {error}"))
-    try:
-        if (folder / MANIFEST).is_file():
-            manifest = read_manifest(folder)
-            listing.markers.add(MANIFEST)
-            return _add_run(listing, steps_in(manifest), only_hashes(manifest["sha256"]))
-    except OtherVersion:
-        raise
+        manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
     except UserError as error:
-        listing.problems.append(Problem(MANIFEST, f"cannot be used: {error}"))
-    listing.finished = False
-    return listing
-
-
-def _add_run(listing: _Listing, steps: Mapping[str, StepRecord], results: Mapping[str, FileFacts]) -> _Listing:
-    for name, record in steps.items():
+        unusable = Problem(MANIFEST, f"cannot be used: {error}")
+    try:
+        run = read_index(folder) if is_run(folder) else None
+        if run is None and (manifest is None or version_of(manifest) > 1):
+            listing.problems.append(Problem(INDEX, "is missing"))
+    except UserError as error:
+        if manifest is None or not isinstance(error, OtherVersion):  # an older run is checked by its manifest
+            listing.problems.append(Problem(INDEX, f"cannot be used: {error}"))
+    if run is not None:
+        listing.finished = MANIFEST in run.results
+        listing.markers |= {*run.arriving, *run.leaving}
+    elif manifest is not None:
+        run = index_in(folder, manifest)
+        run.results = only_hashes(manifest["sha256"])
+        listing.markers.add(MANIFEST)
+    else:
+        listing.finished = False
+        listing.problems += [unusable] if unusable else []
+        return listing
+    for name, record in run.steps.items():
         listing.add(record.files, f"step {name}")
-    listing.add(results)
+    listing.add(run.results)
     return listing
 
 

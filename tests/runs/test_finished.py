@@ -1,5 +1,6 @@
 """A finished run read back: the findings of its report, and draws that agree with the curves that were drawn."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -11,16 +12,18 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from typer.testing import CliRunner
 
 from anchorscope import results
+from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import make_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
+from anchorscope.report.shares import has_shares
 from anchorscope.stats.estimate import percentile_interval
-from anchorscope.verifying import verify
 from small_facts import quick_options, write_questions
 
 
@@ -88,26 +91,86 @@ def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = 
     return out
 
 
+def change_index(out: Path, **changes: Any) -> None:
+    """Changes the index of a copied run, and seals it again."""
+    found = json.loads((out / "index.json").read_text()) | changes
+    del found["seal"]
+    (out / "index.json").write_text(json.dumps({**found, "seal": canonical_hash(found)}))
+
+
 @pytest.fixture
 def copied(published: tuple[Path, Findings], tmp_path: Path) -> Path:
     return Path(shutil.copytree(published[0], tmp_path / "run"))
 
 
-@pytest.mark.parametrize("version", [2, 99])
-def test_a_run_of_another_version_is_refused_in_one_line(copied: Path, version: int) -> None:
-    rewritten(copied, lambda manifest: manifest.update(schema_version=version))
-    wanted = rf"another version of anchorscope \(format {version}, this one has 5\). Repeat it with: anchorscope run"
-    with pytest.raises(UserError, match=wanted):
-        open_finished(copied)
+def as_first_version(manifest: dict[str, Any]) -> None:
+    """The first had no version, no seal, and fewer files."""
+    del manifest["schema_version"], manifest["seal"], manifest["sha256"]["curve_samples.parquet"]
+
+
+def test_a_run_of_the_first_version_is_read(copied: Path) -> None:
     (copied / "index.json").unlink()
-    with pytest.raises(UserError, match=wanted):
-        verify(copied)
+    rewritten(copied, as_first_version, seal=False)
+    assert open_finished(copied).findings.n_layers == 4
+
+
+def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copied: Path) -> None:
+    assert open_finished(copied).older_columns is None
+    items, recipe = copied / "items.parquet", copied / "recipe.toml"
+    pl.read_parquet(items).with_columns(pathway_retained=pl.col("pathway")).write_parquet(items)
+    recipe.write_text(recipe.read_text().replace('"knockout"', '"knockout", "sensitivity"'))
+    found = copied / "experiments.csv"
+    pl.read_csv(found).with_columns(effect_size=pl.lit(0.5)).write_csv(found)
+    changed = (items, recipe, found)
+    hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in changed}
+
+    def second_version(manifest: dict[str, Any]) -> None:
+        manifest["schema_version"] = 2
+        manifest["sha256"] |= hashes
+
+    older = open_finished(rewritten(copied, second_version))
+    assert older.recipe.evidence == ("knockout",)
+    shown = CliRunner().invoke(app, ["show", str(copied)], prog_name="anchorscope")
+    line, *advice = shown.stderr.splitlines()
+    assert line == f"{copied} has columns that are no longer made (format 2): pathway_retained"
+    assert shown.exit_code == 0
+    assert not any("no longer" in other for other in advice)
+    change_index(copied, schema_version=2)
+    checked = CliRunner().invoke(app, ["verify", str(copied)], prog_name="anchorscope")
+    assert (checked.exit_code, "damaged" in checked.output) == (0, False), checked.output
+
+
+def test_a_run_from_before_the_parts_is_read_without_them(copied: Path) -> None:
+    names = ("evidence_parts.csv", "evidence_tests.csv", "evidence_items.parquet")
+
+    def without(manifest: dict[str, Any]) -> None:
+        for name in names:
+            manifest["sha256"].pop(name, None)
+            (copied / name).unlink()
+
+    assert open_finished(copied).findings.evidence_tests.height
+    older = open_finished(rewritten(copied, without)).findings
+    assert not has_shares(older)
+    assert (older.evidence_parts.height, older.evidence_tests.height) == (0, 0)
+
+
+def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:
+    rewritten(copied, as_first_version, seal=False)
+    (copied / "curve_samples.parquet").unlink()
+    with pytest.raises(UserError, match=r"has no curve_samples.parquet: it was made by an older.*anchorscope run"):
+        open_finished(copied).findings  # noqa: B018
+
+
+def test_a_run_of_a_newer_version_is_told(copied: Path) -> None:
+    rewritten(copied, lambda manifest: manifest.update(schema_version=99))
+    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 5\)"):
+        open_finished(copied)
 
 
 @pytest.mark.parametrize("change", [{"seed": 5}, {"schema_version": 2.5}, {"extra": 1}])
 def test_a_manifest_that_was_changed_is_told(copied: Path, change: dict[str, Any]) -> None:
     rewritten(copied, lambda manifest: manifest.update(change), seal=False)
-    with pytest.raises(UserError, match=r"not a finished run|another version"):
+    with pytest.raises(UserError, match=r"not a finished run|newer version"):
         open_finished(copied)
 
 

@@ -95,10 +95,13 @@ def write_run(
     said = {name: options.pop(name, {}) for name in ("versions", "inputs")}
     recipe = make_recipe({"datasets": findings.datasets, "model": findings.model, "dtype": "float32", **options})
     (folder / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
-    for name in ("items", "pathways", "curve_samples", "experiment_items", "evidence_items", "effects"):
+    for name in ("items", "pathways", "curve_samples", "experiment_items", "effects"):
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
-    for name in ("curves", "probe_scores", "summary", "experiments", "evidence_parts", "evidence_tests"):
+    for name in ("curves", "probe_scores", "summary", "experiments"):
         getattr(findings, name).write_csv(folder / f"{name}.csv")
+    for name in ("evidence_parts", "evidence_tests"):
+        if getattr(findings, name).height:
+            getattr(findings, name).write_csv(folder / f"{name}.csv")
     if answer is not None:
         (folder / "answer.json").write_text(answer, encoding="utf-8")
     model = {
@@ -114,6 +117,7 @@ def write_run(
         "counts": findings.counts.to_dicts(),
         "facts": dict(findings.facts),
         "reference_layers": {name: list(layers) for name, layers in findings.reference_layers.items()},
+        "unavailable": [],
         "steps": findings.steps.to_dicts(),
     }
     return seal_run(folder, model, **said, **about)
@@ -125,8 +129,6 @@ def seal_run(folder: Path, model: dict[str, Any], **about: Any) -> Path:
     manifest = {
         "schema_version": SCHEMA_VERSION,
         "model": {"architecture": "LlamaForCausalLM", "device": "cpu", "dtype": "float32", **model},
-        **{key: [] for key in ("counts", "steps", "unavailable", "warnings")},
-        **{key: {} for key in ("facts", "balanced_by", "grouped_by")},
         **about,
         "sha256": {path.relative_to(folder).as_posix(): sha256(path) for path in files},
     }

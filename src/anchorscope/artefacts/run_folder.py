@@ -48,14 +48,7 @@ _HALF_MADE = re.compile(rf"[a-z-]+-[0-9a-f]{{12}}{re.escape(PARTIAL)}|{re.escape
 
 
 class OtherVersion(UserError):
-    """A run that another version of anchorscope wrote."""
-
-    def __init__(self, folder: Path, version: Any) -> None:
-        recipe = shlex.quote(str(folder / "recipe.toml"))
-        super().__init__(
-            f"The run in {str(folder)!r} was written by another version of anchorscope (format {version}, this one has "
-            f"{SCHEMA_VERSION}). Repeat it with: anchorscope run {recipe} --out NEW_FOLDER"
-        )
+    """An index that another version of anchorscope wrote."""
 
 
 @dataclass
@@ -257,9 +250,11 @@ def _refuse(path: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         manifest = read_json(path / MANIFEST) if (path / "recipe.toml").exists() else None
     if isinstance(manifest, dict) and "sha256" in manifest:
+        older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
+        why = f"has lost its {INDEX}" if "schema_version" in manifest else older
         raise UserError(
-            f"The run in {str(path)!r} has lost its {INDEX}; it can be shown and compared, but not resumed. Choose "
-            f"another folder with --out."
+            f"The run in {str(path)!r} {why}; it can be shown and compared, but not resumed. Choose another "
+            f"folder with --out."
         )
     refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
 
@@ -298,7 +293,10 @@ def read_index(folder: Path) -> RunFolder:
             f"run; nothing was changed. Run the same command again into another folder with --out."
         )
     if record["schema_version"] != SCHEMA_VERSION:
-        raise OtherVersion(folder, record["schema_version"])
+        raise OtherVersion(
+            f"The run in {str(folder)!r} was written by another version of anchorscope (format "
+            f"{record['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
+        )
     return RunFolder(folder, steps=_steps(record), **{name: record[name] for name in _LISTS})
 
 
@@ -334,12 +332,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise Damaged(
             f"{str(path)!r} is not a finished run (its manifest.json is damaged). {run_again(path)}"
         ) from None
-    hashes = record.get("sha256") if isinstance(record, dict) else None
-    if not isinstance(hashes, dict) or "recipe.toml" not in hashes:
+    hashes, version = (record.get("sha256"), version_of(record)) if isinstance(record, dict) else (None, 0)
+    if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
-    version = record.get("schema_version", 1)  # the first one didn't say
-    if version != SCHEMA_VERSION:
-        raise OtherVersion(path, version)
+    if version > SCHEMA_VERSION:
+        raise UserError(
+            f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
+            f"to {SCHEMA_VERSION}); update anchorscope to read it."
+        )
     try:
         return unsealed(record)
     except ValueError:
@@ -348,11 +348,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def steps_in(manifest: Mapping[str, Any]) -> dict[str, StepRecord]:
-    """The steps of the final index, from the manifest."""
-    index = manifest.get("index", {"steps": {}})
+def version_of(manifest: Mapping[str, Any]) -> Any:
+    """The format of a folder; the first one didn't say."""
+    return manifest.get("schema_version", 1)
+
+
+def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:
+    """The steps and notes of the final index, from the manifest; none for an early version."""
+    index = manifest.get("index", {"steps": {}, "notes": {}})
     in_steps = _files_of_steps(index)
-    return _steps(index) if are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps)) else {}
+    if not (are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps))):
+        return RunFolder(folder)
+    return RunFolder(folder, steps=_steps(index), notes=dict(index["notes"]), events=list(manifest.get("events", ())))
 
 
 def rerun_command(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """The columns of every file of a run folder, and the version of the whole.
 
 Other programs rely on these names. Columns may be added; one that is renamed, dropped or given another meaning raises
-`SCHEMA_VERSION`, and folders of other versions are refused.
+`SCHEMA_VERSION`, and folders of other versions are then read as what they are or refused.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,8 @@ from anchorscope.catalogue import POSITIONS, SAMPLES
 
 Schema = dict[str, pl.DataType]
 SCHEMA_VERSION = 5
+"""1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet; 4 had
+question_share.csv in place of evidence_parts.csv."""
 
 
 def _texts(*names: str) -> Schema:

@@ -188,10 +188,10 @@ def test_a_folder_that_only_looks_like_a_run_is_refused_and_not_touched(tmp_path
     assert {entry.name for entry in tmp_path.iterdir()} == {name, beside}
 
 
-def test_a_run_without_its_index_is_refused_and_not_touched(tmp_path: Path) -> None:
+def test_a_run_of_an_older_version_is_refused_and_not_touched(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("seed = 3\n")
     (tmp_path / "manifest.json").write_text('{"sha256": {}}')
-    assert "has lost its index.json" in refused(tmp_path, "can be shown and compared, but not resumed")
+    assert "made by an older version" in refused(tmp_path, "can be shown and compared, but not resumed")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_an_index_of_another_version_is_told_and_nothing_touched(tmp_path: Path)
     content = json.loads(place.read_text()) | {"schema_version": 99}
     content.pop("seal")
     place.write_text(json.dumps({**content, "seal": canonical_hash(content)}))
-    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one has 5\)")
+    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 5\)")
 
 
 @pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.anchorscope-partial"]])

@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
-from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
 from anchorscope.comparing.compare import compare
@@ -67,7 +66,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "broken/comparison.json": [],
     }.items():
         (runs / name).parent.mkdir()
-        (runs / name).write_text(json.dumps(sealed(content) if isinstance(content, dict) else content))
+        (runs / name).write_text(json.dumps(content))
     write_run(runs / "val" / "run", make_findings(("popqa",)))  # part of the validation, not one more
     for age, folder in enumerate((newer, runs / "both", runs / "det", runs / "val", runs / "half", older)):
         for file in folder.glob("*.json"):
