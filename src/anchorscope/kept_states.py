@@ -17,6 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.sealed_folder import wrong_with
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress
@@ -80,16 +82,25 @@ def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor
         return handle.get_tensor(name)
 
 
-def read_whole(path: Path, key: str, n_layers: int) -> Float[Tensor, "position site layer item d_model"] | None:
-    """All states of a file, if it holds every layer of the step with this key; else None."""
-    header = read_header(path)
-    if header["key"] != key or header["layers"] != list(range(n_layers)):
-        return None
-    positions, sites = header["positions"], header.get("sites", SITES)
-    names = [f"{site}/{position}/{layer}" for position in positions for site in sites for layer in range(n_layers)]
-    with safe_open(path, "pt") as handle:
-        stacked = torch.stack([handle.get_tensor(name) for name in names])
-    return stacked.unflatten(0, (len(positions), len(sites), n_layers))
+def read_kept(
+    folder: RunFolder, dataset: str, interventions: Sequence[str], key: str, n_layers: int
+) -> dict[str, Float[Tensor, "position site layer item d_model"]]:
+    """All states that the step with this key left in the results; nothing unless every file is whole and has every
+    layer."""
+    states = {}
+    for intervention in interventions:
+        name = place_of(dataset, intervention)
+        path, facts = folder.path / name, folder.results.get(name)
+        if facts is None or wrong_with(path, facts) is not None:
+            return {}
+        header = read_header(path)
+        if header["key"] != key or header["layers"] != list(range(n_layers)):
+            return {}
+        places = [(site, position) for position in header["positions"] for site in header["sites"]]
+        with safe_open(path, "pt") as handle:
+            read = [handle.get_tensor(f"{site}/{at}/{layer}") for site, at in places for layer in range(n_layers)]
+        states[intervention] = torch.stack(read).unflatten(0, (-1, len(header["sites"]), n_layers))
+    return states
 
 
 def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:

@@ -35,7 +35,7 @@ from anchorscope.plugins import packages_of
 from anchorscope.prepare import refuse_too_few, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe, to_toml
-from anchorscope.results import DatasetResult, LeftOut, RunFacts, publish
+from anchorscope.results import DatasetResult, LeftOut, dataset_result, publish, without_results
 from anchorscope.steps import make
 from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
 from anchorscope.steps.job import MODEL_LIBRARIES, Job
@@ -56,7 +56,6 @@ _EVIDENCE = ("evidence-terms", "clean-scores", "null-scores")
 _SOURCES = ("clean-states", "before-answer", "clean-scores", "attention-mass", "labels", "tokens", MODEL)
 _TABLES = (*_SAMPLED, "fit_device", "model_name")
 _EXPERIMENTS = (*_SAMPLED, "edges", "evidence_items", "window", "max_new_tokens", "solver")
-_COLUMNS = ("detection-samples", "attention-mass")
 # These work on every question; all others on the used items.
 _OF_QUESTIONS = ("questions", "thinking", "answers", "labels", "tokens")
 
@@ -176,7 +175,7 @@ def run_recipe(
         else:
             executor = LocalExecutor(lambda: wrap(*loaded))
         for_detectors = for_detectors and "summary.csv" not in folder.results
-        job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors)
+        job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors, began)
         held.callback(executor.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})
@@ -207,34 +206,19 @@ def run_recipe(
                 answers, labels = run.result("answers").value, run.result("labels").value
                 require_enough(run.name, labels, PER_CLASS, recipe.balance, do_not_fit(answers, job.planner.context))
             except TooFewAnswers as error:  # it does not keep the others from their chart
-                left_out.append(make.left_out(run, error))
+                left_out.append(without_results(run, error))
                 continue
             for step in run.steps_to_make():
                 run.result(step.name).value  # noqa: B018 - it is made
             if recipe.keep and executor.is_local:
                 run.forget_values()  # kept states are then mapped from their files until all datasets are done
-            results.append(make.dataset_result(run))
+            results.append(dataset_result(run))
             run.forget_values()
         if not results:
             raise left_out[0].reason
 
         # The results, all at once.
-        facts = RunFacts(
-            job.record,
-            recipe,
-            {run.name: run.source.key for run in datasets if run.spec.path is not None},
-            job.batch_tokens,
-            time.monotonic() - began,
-            job.writer().template if recipe.keep else None,
-            executor.counts(sum(len(result.tables["items"]) for result in results)),
-        )
-        publish(folder, facts, results, left_out, key, listener, job.fits)
-        if facts.workers is not None:
-            passed, states = facts.workers["coordinator_bytes"], facts.workers["states_bytes"]
-            listener.note(
-                f"{facts.workers['coordinator_bytes_per_item'] / 1e3:,.1f} kB per item went through this process, "
-                f"{passed / max(1, states):.1%} of the states' bytes ({states / 1e6:,.1f} MB, which stayed in files)"
-            )
+        publish(job, datasets, results, left_out, key)
     return out
 
 

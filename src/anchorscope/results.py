@@ -5,13 +5,12 @@ Facts say what happened, not what was asked for: a file may supply its own answe
 or subjects. Warnings say what may make the numbers less reliable; page and terminal show the same list.
 """
 
-import io
 import platform
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,22 +19,32 @@ import polars as pl
 from safetensors.torch import save_file
 from torch import Tensor
 
+from anchorscope import result_tables
 from anchorscope.answers.choose import FOR_A_CHART
-from anchorscope.answers.template import FEW_SHOT, Template
-from anchorscope.artefacts.run_folder import RESULTS, RunFolder
+from anchorscope.answers.generate import do_not_fit
+from anchorscope.answers.label import balanced_by, grouped_by
+from anchorscope.answers.template import FEW_SHOT
+from anchorscope.artefacts.run_folder import RESULTS
+from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
+from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers
-from anchorscope.execute.executor import Description
 from anchorscope.execute.solver import Solver
+from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
-from anchorscope.kept_states import KeptStates, features_place, write_states
+from anchorscope.items import Item
+from anchorscope.kept_states import CLEAN, KeptStates, features_place, parse_layers, write_states
+from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK
+from anchorscope.plan.interventions import Missing
 from anchorscope.plugins import installed
-from anchorscope.progress import Progress
+from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.render import write_all
+from anchorscope.steps.dataset_run import DatasetRun
+from anchorscope.steps.job import Job
 
 _PARQUET = ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items")
 _CSV = ("curves", "reference_curves", "probe_scores", "summary", "experiments", "evidence_parts", "evidence_tests")
@@ -53,7 +62,6 @@ _GROUPED = {
 FEW_IN_FOLD = 5
 """With fewer held-out answers of one kind, a fold's AUC jumps with every single one."""
 _BASE_RATES = "so base rates of kinds of questions may be what the probe reads"
-_CHART = "figures/delta_p.png"
 
 
 @dataclass(frozen=True)
@@ -87,49 +95,109 @@ class LeftOut:
     counts: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    model: Description
-    recipe: Recipe
-    inputs: Mapping[str, str]
-    """sha256 of every question file, as read."""
-    batch_tokens: tuple[int, int]
-    """First and final value."""
-    seconds: float
-    """Since the command began."""
-    template: Template | None = None
-    """The text around every question, if states are kept."""
-    workers: Mapping[str, Any] | None = None
-    """Shards and workers, where passes ran in several processes."""
+def dataset_result(run: DatasetRun) -> DatasetResult:
+    """Everything that a dataset contributes to the result files; where that is what detectors read, nothing else."""
+    job, recipe, ids = run.job, run.job.recipe, run.item_ids
+    asked, too_long = [item.question for item in run.used_items], do_not_fit(run["answers"], job.planner.context)
+    folds = dict(zip(run.used.tolist(), run.splits.folds.tolist(), strict=True))
+    headline, pathways = (recipe.site, recipe.position), None if job.for_detectors else run["tables"]["pathways"]
+    read_by_detectors = DatasetResult(
+        name=run.name,
+        tables={
+            "items": result_tables.items_frame(run.items_with_log_probs, folds, pathways, headline),
+            "counts": result_tables.counts_frame(run.name, run.sample, run.items),
+            "unavailable": result_tables.unavailable_frame(run.name, []),
+        },
+        balanced_by=balanced_by(asked, recipe.balance),
+        grouped_by=grouped_by(asked, recipe.group_by),
+        kept=_states_to_keep(run),
+        features=pl.DataFrame({"item_id": ids, **run["detection-columns"]}, schema_overrides=FEATURE_SCHEMA).select(
+            *FEATURE_SCHEMA
+        )
+        if "detection" in recipe.keep
+        else None,
+        notes=(f"{run.name}: {too_long}",) if too_long else (),
+    )
+    if job.for_detectors:
+        return read_by_detectors
+    fitted = run["probes"]
+    results = {chosen.name: run[f"experiment-{chosen.name}"] for chosen in chosen_experiments(recipe.evidence)}
+    missing = [absent for name in run.steps if name.startswith("effects-") for absent in run[name].missing]
+    missing += [Missing(name, why) for name, result in results.items() for why in result.missing]
+    return replace(
+        read_by_detectors,
+        tables={
+            **run["tables"],
+            **run["evidence-parts"],
+            **read_by_detectors.tables,
+            "effects": result_tables.effects_frame(
+                run.name, ids, PROBES, job.positions, run["clean-scores"], run.effects
+            ),
+            "experiments": result_tables.experiments_frame(job.model_name, run.name, headline, results),
+            "experiment_items": result_tables.experiment_items_frame(run.name, ids, results),
+            "unavailable": result_tables.unavailable_frame(run.name, missing),
+        },
+        probes=result_tables.probe_tensors(run.name, PROBES, fitted),
+        reference_layers=tuple(run.headline_probes.reference[0].tolist()),
+        notes=(
+            *(f"probe not converged: {name}" for probe_set in fitted.values() for name in probe_set.unconverged),
+            *read_by_detectors.notes,
+            *dict.fromkeys(note for probe_set in fitted.values() for note in probe_set.notes),
+        ),
+    )
+
+
+def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
+    """The states that the run keeps."""
+    job, keep, ids = run.job, run.job.recipe.keep, tuple(run.item_ids)
+    layers = parse_layers(job.recipe.keep_layers, job.record.identity.n_layers)
+    states = {("clean-states", CLEAN): run["clean-states"]} if "states" in keep else {}
+    if "states-cut" in keep:
+        by_place = len(job.positions), len(SITES)
+        states |= {("cut-states", name): cut.unflatten(0, by_place) for name, cut in run["cut-states"].items()}
+    to_keep = [
+        KeptStates(run.name, name, tensor, job.positions, layers, ids, run.result(step).key)
+        for (step, name), tensor in states.items()
+    ]
+    if "detection" in keep:
+        key, headline = run.result("detection-states").key, ((job.recipe.position,), (job.recipe.site,))
+        for name, tensor in run["detection-states"].items():
+            to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
+    return to_keep
+
+
+def without_results(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
+    """A dataset with too few answers: its items and counts."""
+    rows = zip(run.sample.questions, run["answers"], run["labels"], strict=True)
+    items = [Item(*row, None) for row in rows]
+    unused = [
+        replace(item, label=replace(item.label, status="too few", weight=0.0)) if item.is_used else item
+        for item in items
+    ]
+    counts = result_tables.counts_frame(run.name, run.sample, unused)
+    return LeftOut(reason, result_tables.items_frame(unused, {}), counts)
 
 
 def publish(
-    folder: RunFolder,
-    run: RunFacts,
-    results: Sequence[DatasetResult],
-    left_out: Sequence[LeftOut],
-    key: str,
-    progress: Progress,
-    fits: Solver,
+    job: Job, runs: Sequence[DatasetRun], results: Sequence[DatasetResult], left_out: Sequence[LeftOut], key: str
 ) -> None:
     """Writes the run's results, reads them back for the report, and moves all into place at once."""
-    progress.begin(REPORT)
-    began = time.monotonic()
+    job.progress.begin(REPORT)
+    began, folder = time.monotonic(), job.folder
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
         tables = {name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables}
         tables["items"] = pl.concat([tables["items"], *(dataset.items for dataset in left_out)])
         tables["counts"] = pl.concat([tables["counts"], *(dataset.counts for dataset in left_out)])
-        _write_files(made, tables, results, fits)
-        (made / "recipe.toml").write_text(to_toml(run.recipe), encoding="utf-8")
-        manifest = _manifest(folder, run, results, left_out, tables)
-        if FOR_DETECTORS not in manifest:
-            findings = FinishedRun(made, manifest, run.recipe, folder.path).findings
-            write_all(findings, made, progress, run.recipe.report)
-        seconds = time.monotonic() - began
-        manifest["steps"].append(_step_entry(REPORT, seconds, peak_memory_mb(), key))
-        manifest["elapsed_seconds"] = round(run.seconds + seconds, 3)
+        _write_files(made, tables, results, job.fits)
+        (made / "recipe.toml").write_text(to_toml(job.recipe), encoding="utf-8")
+        manifest = _manifest(job, runs, results, left_out, tables)
+        if not job.for_detectors:
+            findings = FinishedRun(made, manifest, job.recipe, folder.path).findings
+            write_all(findings, made, job.progress, job.recipe.report)
+        manifest["steps"].append(_step_entry(REPORT, time.monotonic() - began, peak_memory_mb(), key))
+        manifest["elapsed_seconds"] = round(time.monotonic() - job.began, 3)
         folder.publish(made, manifest, key)
-    progress.done(REPORT)
+    job.progress.done(REPORT)
 
 
 def _write_files(
@@ -153,32 +221,34 @@ def _write_files(
 
 
 def _manifest(
-    folder: RunFolder,
-    run: RunFacts,
+    job: Job,
+    runs: Sequence[DatasetRun],
     results: Sequence[DatasetResult],
     left_out: Sequence[LeftOut],
     tables: Mapping[str, pl.DataFrame],
 ) -> dict[str, Any]:
+    recipe, identity, (first, final) = job.recipe, job.record.identity, job.batch_tokens
+    workers = job.executor.counts()
     return {
         "versions": versions(),
-        "seed": run.recipe.seed,
-        "model": {**asdict(run.model.identity), "files": dict(run.model.files)},
-        **({} if "summary" in tables else {FOR_DETECTORS: True}),
-        **({} if run.template is None else {"template": asdict(run.template)}),
-        "inputs": dict(run.inputs),
+        "seed": recipe.seed,
+        "model": {**asdict(identity), "files": dict(job.record.files)},
+        **({FOR_DETECTORS: True} if job.for_detectors else {}),
+        **({"template": asdict(job.writer().template)} if recipe.keep else {}),
+        "inputs": {run.name: run.source.key for run in runs if run.spec.path is not None},
         "counts": tables["counts"].to_dicts(),
-        "facts": facts_in_words(run, results),
+        "facts": facts_in_words(recipe, identity, (first, final), results),
         "balanced_by": {dataset.name: dataset.balanced_by for dataset in results},
         "grouped_by": {dataset.name: dataset.grouped_by for dataset in results},
         "reference_layers": {dataset.name: list(dataset.reference_layers) for dataset in results},
         "unavailable": tables["unavailable"].to_dicts(),
-        "batch_tokens": {"asked": run.batch_tokens[0], "final": run.batch_tokens[1]},
-        "warnings": run_warnings(run, results, left_out),
-        "events": list(folder.events),
-        "numerics": asdict(run.model.numerics),
-        **({} if run.workers is None else {"workers": dict(run.workers)}),
+        "batch_tokens": {"asked": first, "final": final},
+        "warnings": run_warnings(recipe, identity, results, left_out),
+        "events": list(job.folder.events),
+        "numerics": asdict(job.record.numerics),
+        **({} if workers is None else {"workers": workers}),
         "steps": [
-            _step_entry(name, step.seconds, step.peak_memory_mb, step.key) for name, step in folder.steps.items()
+            _step_entry(name, step.seconds, step.peak_memory_mb, step.key) for name, step in job.folder.steps.items()
         ],
     }
 
@@ -188,8 +258,10 @@ def _step_entry(name: str, seconds: float, peaks: Mapping[str, float], key: str)
     return {"step": name, "seconds": round(seconds, 3), "peak_memory_mb": peak, "peaks": peaks, "key": key}
 
 
-def facts_in_words(run: RunFacts, results: Sequence[DatasetResult]) -> dict[str, str]:
-    recipe, identity, (first, final) = run.recipe, run.model.identity, run.batch_tokens
+def facts_in_words(
+    recipe: Recipe, identity: ModelIdentity, batch_tokens: tuple[int, int], results: Sequence[DatasetResult]
+) -> dict[str, str]:
+    first, final = batch_tokens
     lowered = f", lowered to {final} when memory ran out" if final != first else ""
     return {
         "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
@@ -257,14 +329,15 @@ def versions() -> dict[str, str]:
     return found_versions | {plugin.package: plugin.version for plugin in installed()}
 
 
-def run_warnings(run: RunFacts, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]) -> list[str]:
+def run_warnings(
+    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]
+) -> list[str]:
     """Every warning of a run."""
-    identity = run.model.identity
     warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
     warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
     for dataset in results:
         named = f"{dataset.name}: " if len(results) > 1 else ""
-        warnings += [named + text for text in _warn_of_data(dataset, run.recipe.balance)]
+        warnings += [named + text for text in _warn_of_data(dataset, recipe.balance)]
     for dataset in results:
         warnings += _warn_of_unavailable(dataset)
         warnings += dataset.notes
@@ -324,37 +397,3 @@ def _warn_of_unavailable(dataset: DatasetResult) -> Iterator[str]:
         more = f" (and {rows.height - 1} more, see the report)" if rows.height > 1 else ""
         reason = textwrap.shorten(rows["reason"][0], 240, placeholder=" …")
         yield f"not available on {dataset.name}, {experiment}: {reason}{more}"
-
-
-@dataclass
-class FirstChart:
-    """The first chart: ΔP of all datasets measured so far, drawn again when the random control is measured.
-
-    It has the path of the report's chart, is marked as preliminary, and is in the index: the report replaces it, and
-    `verify` accepts a run that was stopped before that.
-    """
-
-    folder: RunFolder
-    curves: dict[str, pl.DataFrame] = field(default_factory=dict)
-    layers: dict[str, tuple[int, ...]] = field(default_factory=dict)
-
-    def draw(self, dataset: str, curves: pl.DataFrame, layers: tuple[int, ...], n_layers: int) -> None:
-        """Draws it with the curves of one more dataset, or with more curves of one."""
-        from anchorscope.report.charts.delta_p import preliminary_chart  # only here: matplotlib takes a second
-
-        is_first, has_random = not self.curves, "random" in set(curves["intervention"])
-        if dataset in self.curves and "random" in set(self.curves[dataset]["intervention"]):
-            return  # nothing new to show
-        self.curves[dataset], self.layers[dataset] = curves, layers
-        waiting = "the last controls are" if has_random else "controls are"
-        chart = preliminary_chart(
-            pl.concat(list(self.curves.values())),
-            self.layers,
-            n_layers,
-            f"PRELIMINARY: {waiting} still running; the report replaces this chart.",
-        )
-        content = io.BytesIO()
-        chart.write(content, "png")
-        self.folder.write_early(_CHART, content.getvalue())
-        if is_first:
-            self.folder.progress.note(f"first chart: {self.folder.path / _CHART} (preliminary, controls still running)")

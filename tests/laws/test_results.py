@@ -8,13 +8,12 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import balanced_by, grouped_by, label_answers
 from anchorscope.artefacts.schema import PATHWAY_COLUMNS, UNAVAILABLE_SCHEMA, empty
 from anchorscope.datasets.question import Question
-from anchorscope.execute.executor import Description
 from anchorscope.items import Item
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.recipe import make_recipe
 from anchorscope.result_tables import counts_frame, items_frame
-from anchorscope.results import DatasetResult, RunFacts, facts_in_words, run_warnings
+from anchorscope.results import DatasetResult, facts_in_words, run_warnings
 from anchorscope.stats.streams import priorities
 
 MODEL = ModelIdentity("small", "small", "LlamaForCausalLM", 4, 32, 1_000_000, "cpu", "float32", "f" * 64, "t" * 64)
@@ -54,15 +53,15 @@ def dataset(*, relations: int = 4, subjects: int | None = 400, supplied: int = 0
     return DatasetResult("mine", tables, balanced_by(asked, "relation"), grouped_by(asked, "subject"))
 
 
-RUN = RunFacts(Description(MODEL, None, None), make_recipe({}), {}, (64, 64), 1.0)  # type: ignore[arg-type]
+RECIPE = make_recipe({})
 
 
 def facts(*results: DatasetResult) -> dict[str, str]:
-    return facts_in_words(RUN, results)
+    return facts_in_words(RECIPE, MODEL, (64, 64), results)
 
 
 def warnings(*results: DatasetResult) -> list[str]:
-    return run_warnings(RUN, results, ())
+    return run_warnings(RECIPE, MODEL, results, ())
 
 
 def test_a_run_in_which_all_is_as_it_should_be_has_no_warning() -> None:

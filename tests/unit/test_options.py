@@ -92,3 +92,13 @@ def test_help_shows_fifteen_options_at_most_and_no_type_beside_a_flag() -> None:
     assert len(set(few) - {"--help", "--help-all"}) <= 15
     assert len(every) > 40
     assert set(few) <= set(every)
+
+
+def test_an_option_is_spelled_with_a_hyphen_or_an_underscore() -> None:
+    from typer.testing import CliRunner
+
+    from anchorscope.cli.main import app
+
+    for name in ("--random-cuts", "--random_cuts"):
+        done = CliRunner().invoke(app, ["run", name, "0", "--dry-run"], prog_name="anchorscope")
+        assert "Option 'random-cuts' is 0" in done.stderr

@@ -32,29 +32,55 @@ from anchorscope.errors import UserError
 from anchorscope.evidence_parts.parts import FEWEST_ANSWERS
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_choices, run_states
+from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.cuts import INTERVENTIONS
-from anchorscope.interventions.intervention import Setting, Writer
+from anchorscope.interventions.intervention import Setting
 from anchorscope.items import Item
 from anchorscope.plan.interventions import plan_cut, plan_rewrite
-from anchorscope.plan.passes import Place, Planner, before_answers, plan_choices, shared_tokens
+from anchorscope.plan.passes import Place, Planner, StatesPass, before_answers, plan_choices, shared_tokens
 from anchorscope.progress import Progress
 
 T = TypeVar("T")
 Column = Float[ndarray, " item"]
 
 
-def confidence_columns(
-    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, progress: Progress
-) -> dict[str, Column]:
+@dataclass(frozen=True)
+class ItemPasses:
+    """Passes over the items of a dataset, whose states are read at one place."""
+
+    executor: Executor
+    planner: Planner
+    items: Sequence[Item]
+    setting: Setting
+    place: Place
+    progress: Progress
+    compiled: bool = False
+
+    @property
+    def sequences(self) -> list[TokenSequence]:
+        """The items as the engine runs them."""
+        return [item.sequence(self.setting.positions) for item in self.items]
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The tokens that all items share."""
+        return self.items[0].located.input_ids[: self.items[0].located.prefix_length]
+
+    def run(self, work: StatesPass) -> tuple[VariantPart, ...]:
+        """What every variant of a pass gave."""
+        return run_states(self.executor, work, self.progress).variants
+
+
+def confidence_columns(passes: ItemPasses) -> dict[str, Column]:
     """Statistics of the answers' tokens, clean and under both cuts."""
+    items, setting, planner = passes.items, passes.setting, passes.planner
     cuts = [_variant(name, items, setting) for name in (KNOCKOUT, RANDOM)]
     sequences = [item.sequence(setting.positions[:1]) for item in items]
-    prefix = before_answers(_prefix(items), sequences)
+    prefix = before_answers(passes.prefix, sequences)
     work = planner.states("confidence", sequences, prefix, (CLEAN, *cuts))
-    parts = run_states(executor, replace(work, answer_stats=True), progress).variants
-    clean, knockout, random = (given(part.answers) for part in parts)
+    clean, knockout, random = (given(part.answers) for part in passes.run(replace(work, answer_stats=True)))
     alone = replace(planner.states("attention to the token before", sequences, prefix), attention=PREVIOUS)
-    attention = run_states(executor, alone, progress).attention
+    attention = run_states(passes.executor, alone, passes.progress).attention
     of_tokens = enumerate(clean.by_item())
     return {
         "rauq": np.array([rauq(stats[0], attention[item].previous) for item, stats in of_tokens]),
@@ -93,10 +119,6 @@ def rauq(log_probs: Float[ndarray, " answer_token"], previous: Sequence[Sequence
 def _variant(name: str, items: Sequence[Item], setting: Setting) -> Variant:
     """The very cuts that the run's own effects are measured with."""
     return Variant({run.item: run.cut for run in plan_cut(INTERVENTIONS[name], items, setting).runs})
-
-
-def _prefix(items: Sequence[Item]) -> tuple[int, ...]:
-    return items[0].located.input_ids[: items[0].located.prefix_length]
 
 
 def per_answer(
@@ -188,13 +210,12 @@ def _tokens(spelled: Sequence[tuple[int, ...]], shared: int) -> list[int]:
     return list(dict.fromkeys(ids[shared] for ids in (usual, *ending)))
 
 
-def truth_column(
-    executor: Executor, planner: Planner, items: Sequence[Item], writer: Writer, progress: Progress
-) -> dict[str, Column]:
+def truth_column(passes: ItemPasses) -> dict[str, Column]:
     """P(True) as log-odds: the model asked of every answer whether it is true.
 
     An item that fits the model's context, but not with that question added, has the median of the others.
     """
+    items, planner, writer = passes.items, passes.planner, passes.setting.writer()
     questions, answers = [item.question.question for item in items], [item.answer.text for item in items]
     prompts = truth_prompts(writer.tokenizer, writer.template, questions, answers)
     fits = np.array([planner.context is None or len(ids) <= planner.context for ids in prompts.ids])
@@ -206,7 +227,7 @@ def truth_column(
     some = [ids for ids, fit in zip(prompts.ids, fits, strict=True) if fit]
     work = plan_choices("P(True)", some, prompts.choices, planner.batch_tokens)
     log_odds = np.empty(len(items))
-    log_odds[fits] = prompts.log_odds(run_choices(executor, work, progress))
+    log_odds[fits] = prompts.log_odds(run_choices(passes.executor, work, passes.progress))
     log_odds[~fits] = np.median(log_odds[fits])
     return {"p_true": log_odds}
 
@@ -255,25 +276,15 @@ def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -
     return columns
 
 
-def boosted_states(
-    executor: Executor,
-    planner: Planner,
-    items: Sequence[Item],
-    setting: Setting,
-    place: Place,
-    compiled: bool,
-    progress: Progress,
-) -> dict[str, Tensor]:
+def boosted_states(passes: ItemPasses) -> dict[str, Tensor]:
     """States under strengthened attention at one place, [layer, item, d_model] by the run's name."""
-    boosts = {
-        boost_name("question", alpha): [question_boost(item, setting.edges, alpha) for item in items]
-        for alpha in BOOSTS
-    }
+    items, planner, edges = passes.items, passes.planner, passes.setting.edges
+    boosts = {boost_name("question", alpha): [question_boost(item, edges, alpha) for item in items] for alpha in BOOSTS}
     boosts |= {boost_name("answer", alpha): [answer_boost(item, alpha) for item in items] for alpha in BOOSTS}
     variants = [Variant(dict(enumerate(cuts))) for cuts in boosts.values()]
-    sequences = [item.sequence(setting.positions) for item in items]
-    work = planner.states("strengthened attention", sequences, _prefix(items), variants, compiled=compiled)
-    parts = run_states(executor, replace(work, keep=((place,),) * len(variants)), progress).variants
+    compiled = passes.compiled
+    work = planner.states("strengthened attention", passes.sequences, passes.prefix, variants, compiled=compiled)
+    parts = passes.run(replace(work, keep=((passes.place,),) * len(variants)))
     return {name: given(part.states)[0] for name, part in zip(boosts, parts, strict=True)}
 
 
@@ -288,49 +299,30 @@ def answer_boost(item: Item, alpha: float) -> Cut:
     return Cut(earlier, "all", alpha=alpha) if earlier else NO_CUT
 
 
-def clean_states_at(
-    executor: Executor,
-    planner: Planner,
-    items: Sequence[Item],
-    setting: Setting,
-    place: Place,
-    title: str,
-    progress: Progress,
-    random_weights: bool = False,
-) -> Tensor:
+def clean_states_at(passes: ItemPasses, title: str, random_weights: bool = False) -> Tensor:
     """Clean states at one place, [layer, item, d_model], of the model or of random weights of its shape."""
-    work = planner.states(title, [item.sequence(setting.positions) for item in items], _prefix(items))
-    work = replace(work, keep=((place,),), random_weights=random_weights)
-    return given(run_states(executor, work, progress).variants[0].states)[0]
+    work = passes.planner.states(title, passes.sequences, passes.prefix)
+    return given(passes.run(replace(work, keep=((passes.place,),), random_weights=random_weights))[0].states)[0]
 
 
 QUESTION_ONLY, ANSWER_ONLY = "question only", "answer only"
 RANDOM_WEIGHTS, RESAMPLE, PARAPHRASE = "random-weights", "resample", "paraphrase"
 
 
-def answer_only_states(
-    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
-) -> Tensor:
+def answer_only_states(passes: ItemPasses) -> Tensor:
     """States at the place of the answer without its question, [layer, item, d_model]."""
     rewrite = INTERVENTIONS["answer-template"].rewrite
     assert rewrite is not None, "the question is dropped by rewriting the text"
-    runs = sorted(rewrite(items, range(len(items)), setting), key=lambda run: run.item)
-    return rewritten_states(executor, planner, [run.sequence for run in runs], place, ANSWER_ONLY, progress)
+    runs = sorted(rewrite(passes.items, range(len(passes.items)), passes.setting), key=lambda run: run.item)
+    return rewritten_states(passes, [run.sequence for run in runs], ANSWER_ONLY)
 
 
-def rewritten_states(
-    executor: Executor,
-    planner: Planner,
-    sequences: Sequence[TokenSequence],
-    place: Place,
-    title: str,
-    progress: Progress,
-) -> Tensor:
+def rewritten_states(passes: ItemPasses, sequences: Sequence[TokenSequence], title: str) -> Tensor:
     """States of answers after another text, at one place, [layer, sequence, d_model]."""
-    position, site = place
+    position, site = passes.place
     read = [replace(sequence, read_at=(sequence.read_at[position],)) for sequence in sequences]
-    work = planner.states(title, read, shared_tokens(read))
-    return given(run_states(executor, replace(work, keep=(((0, site),),)), progress).variants[0].states)[0]
+    work = passes.planner.states(title, read, shared_tokens(read))
+    return given(passes.run(replace(work, keep=(((0, site),),)))[0].states)[0]
 
 
 def donors_of(relations: Sequence[str | None]) -> str:
@@ -356,20 +348,18 @@ def paraphrased_texts(items: Sequence[Item], setting: Setting) -> dict[int, Toke
     return {index: text for index, text in texts.items() if setting.context is None or len(text.ids) <= setting.context}
 
 
-def random_weight_states(
-    executor: Executor, planner: Planner, items: Sequence[Item], setting: Setting, place: Place, progress: Progress
-) -> tuple[Tensor, Tensor, Tensor]:
+def random_weight_states(passes: ItemPasses) -> tuple[Tensor, Tensor, Tensor]:
     """States of the same items through a model that knows nothing, [layer, item, d_model] each: clean and cut at the
     place, and clean before the answer begins."""
+    setting, place = passes.setting, passes.place
     sequences = [
-        replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
-        for sequence in (item.sequence(setting.positions) for item in items)
+        replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1)) for sequence in passes.sequences
     ]
-    variants, before = (CLEAN, _variant(KNOCKOUT, items, setting)), (len(setting.positions), place[1])
-    first = min(len(_prefix(items)), *(sequence.answer_start - 1 for sequence in sequences))
-    work = planner.states("random weights", sequences, _prefix(items)[:first], variants)
+    variants, before = (CLEAN, _variant(KNOCKOUT, passes.items, setting)), (len(setting.positions), place[1])
+    first = min(len(passes.prefix), *(sequence.answer_start - 1 for sequence in sequences))
+    work = passes.planner.states("random weights", sequences, passes.prefix[:first], variants)
     work = replace(work, keep=((place, before), (place,)), random_weights=True)
-    clean, cut = (given(part.states) for part in run_states(executor, work, progress).variants)
+    clean, cut = (given(part.states) for part in passes.run(work))
     return clean[0], cut[0], clean[1]
 
 

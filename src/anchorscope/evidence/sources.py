@@ -22,7 +22,7 @@ from anchorscope.artefacts.schema import PART_SCHEMA
 from anchorscope.datasets.text import words
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.evidence.further_runs import given, per_answer, rewritten_states
+from anchorscope.evidence.further_runs import ItemPasses, given, per_answer, rewritten_states
 from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
 from anchorscope.evidence.source_use import context_used
 from anchorscope.evidence_parts.need import Share, Terms
@@ -41,7 +41,7 @@ from anchorscope.execute.worker import VariantPart
 from anchorscope.interventions.intervention import Setting
 from anchorscope.interventions.rewrites import Donors
 from anchorscope.items import Item
-from anchorscope.plan.passes import OutOfFoldProbes, Place, Planner, before_answers
+from anchorscope.plan.passes import OutOfFoldProbes, Planner, before_answers
 from anchorscope.progress import Progress
 from anchorscope.stats.streams import stream
 
@@ -51,8 +51,6 @@ SOURCE, SPAN, EXCHANGED, PAIR, KIND = "source", "random-span", "source-resample"
 """The tokens of a source cut; as many others cut; another item's in its place; two views side by side; items of one
 kind."""
 ANSWER = "answer"
-ITEM_NUMBERS = ("evidence-moved", "state-moved", "context-used", "attention", "overlap")
-"""What is measured of every item, by source: `context-used/thinking` …"""
 
 
 def source_names(items: Sequence[Item]) -> list[str]:
@@ -109,31 +107,24 @@ class SourceRun:
 
 
 def run_sources(
-    executor: Executor,
-    planner: Planner,
-    items: Sequence[Item],
-    setting: Setting,
-    place: Place,
+    passes: ItemPasses,
     clean: Float[Tensor, "layer item d_model"],
     clean_log_odds: Float[np.ndarray, "layer item"],
     probes: OutOfFoldProbes,
-    compiled: bool,
-    progress: Progress,
 ) -> tuple[dict[tuple[str, str], SourceRun], Column]:
     """Every source cut, and its control, by (`SOURCE` or `SPAN`, name); and the clean log-probabilities.
 
     Sources stand behind the prefix that all items share; random spans are drawn from it too, and run without it.
     """
-    names = source_names(items)
-    sequences = [item.sequence(setting.positions) for item in items]
-    shared = before_answers(items[0].located.input_ids[: items[0].located.prefix_length], sequences)
+    items, sequences, names = passes.items, passes.sequences, source_names(passes.items)
+    shared = before_answers(passes.prefix, sequences)
     runs: dict[tuple[str, str], SourceRun] = {}
     log_probs = np.zeros(len(items))
     for how, prefix in ((SOURCE, shared), (SPAN, shared[:1])):
-        variants = [CLEAN, *(Variant(_cuts(items, name, how, setting.seed)) for name in names)]
-        work = planner.states(f"sources: {how}", sequences, prefix, variants, compiled=compiled)
-        work = replace(work, keep=((), *(((place,),) * len(names))), probes=probes, answer_stats=True)
-        first, *parts = run_states(executor, work, progress).variants
+        variants = [CLEAN, *(Variant(_cuts(items, name, how, passes.setting.seed)) for name in names)]
+        work = passes.planner.states(f"sources: {how}", sequences, prefix, variants, compiled=passes.compiled)
+        work = replace(work, keep=((), *(((passes.place,),) * len(names))), probes=probes, answer_stats=True)
+        first, *parts = passes.run(work)
         if how == SOURCE:
             log_probs = _mean_log_probs(first)
         for name, part in zip(names, parts, strict=True):
@@ -173,22 +164,15 @@ def exchanged_sources(items: Sequence[Item], name: str, setting: Setting) -> dic
 
 
 def run_exchanged(
-    executor: Executor,
-    planner: Planner,
-    items: Sequence[Item],
-    setting: Setting,
-    place: Place,
-    clean: Float[Tensor, "layer item d_model"],
-    progress: Progress,
+    passes: ItemPasses, clean: Float[Tensor, "layer item d_model"]
 ) -> dict[tuple[str, str], Float[Tensor, "layer item d_model"]]:
     """States at the place after another item's passages, and thinking; clean ones of items without a donor."""
     views: dict[tuple[str, str], Tensor] = {}
-    for name in [name for name in source_names(items) if name in (CONTEXT, THINKING)]:
-        texts = exchanged_sources(items, name, setting)
+    for name in [name for name in source_names(passes.items) if name in (CONTEXT, THINKING)]:
+        texts = exchanged_sources(passes.items, name, passes.setting)
         if texts:
             views[EXCHANGED, name] = states = clean.clone()
-            title = f"sources: another {name}"
-            read = rewritten_states(executor, planner, list(texts.values()), place, title, progress)
+            read = rewritten_states(passes, list(texts.values()), f"sources: another {name}")
             states[:, list(texts)] = read.to(clean.dtype)
     return views
 
@@ -238,7 +222,7 @@ def item_numbers(
     attention: Sequence[AttentionMass],
     band: Sequence[int],
 ) -> Arrays:
-    """`ITEM_NUMBERS` of every source, over the band of layers; NaN of items without the source."""
+    """What is measured of every item, by source (`context-used/thinking` …); NaN of items without the source."""
     numbers: Arrays = {}
     for (how, name), run in ran.items():
         if how != SOURCE:
@@ -284,13 +268,13 @@ def solve_sources(
     views: Mapping[tuple[str, str], Tensor],
     pair: tuple[str, str],
     items: EvidenceItems,
-    kinds: Mapping[str, NDArray[np.int64]],
+    kinds: NDArray[np.str_],
     device: str | torch.device,
     progress: Progress,
 ) -> Arrays:
     """The terms of every view (how it was cut, name of the source), and of a pair's two views side by side.
 
-    `kinds` are items that are also solved by themselves, with the main source cut. Together they would not do:
+    Items of each of `kinds` are also solved by themselves, with the main source cut. Together they would not do:
     a state without its source does not show whether the item goes by it, so that all kinds seem to need it.
     """
     solver = EvidenceSolver(clean, items, device, progress, "sources")
@@ -300,7 +284,10 @@ def solve_sources(
     both = side_by_side(views[SOURCE, pair[0]], views[SOURCE, pair[1]], device)
     needs[",".join(pair)] = {PAIR: solver.terms(both, ", ".join(pair))}
     main = choose_pair((), [name for _, name in views])[0]
-    for kind, some in kinds.items():
+    every = {kind: np.flatnonzero(kinds == kind) for kind in sorted({*kinds.tolist()} - {""})}
+    for kind, some in every.items():
+        if not items.take(some).are_enough:
+            continue
         within = slice(None), torch.from_numpy(some), slice(default_directions(len(some), clean.shape[-1]))
         alone = EvidenceSolver(clean[within], items.take(some), device, progress, f"sources, {kind}")
         needs.setdefault(KIND, {})[kind] = alone.terms(views[SOURCE, main][within], main)

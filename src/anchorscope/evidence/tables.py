@@ -263,18 +263,14 @@ def first_curves(
     variants: Mapping[str, str],
     weights: NDArray[np.floating],
 ) -> pl.DataFrame:
-    """The plain and the corrected curves of one place, from whatever interventions there are so far."""
+    """The plain curves of one place, from whatever interventions there are so far."""
     where: Record = {"model": model, "dataset": dataset, "site": place[0], "position": place[1]}
     with resampling(torch.device("cpu")):
         draws = Draws.of(weights, "cpu")
-        corrected = correct_shift(measured, draws)
         rows = [
             row
             for intervention in measured.after
-            for curve in (
-                *plain_curves(measured, intervention, draws),
-                *corrected_curves(corrected, intervention, cell_sums(corrected, intervention)),
-            )
+            for curve in plain_curves(measured, intervention, draws)
             for row in _curve_rows(curve, where, variants)
         ]
     return _frame(rows).select(CURVE_COLUMNS)

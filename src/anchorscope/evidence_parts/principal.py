@@ -91,6 +91,17 @@ def principal_states(
     return torch.cat(chunks)
 
 
+def displacement(
+    clean: Float[Tensor, "layer item d_model"], cut: Float[Tensor, "layer item d_model"]
+) -> Float[Tensor, " layer"]:
+    """How far a cut moves states: |cut − clean| / |clean − mean|, the median over items."""
+    moved = [
+        ((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1)).median()
+        for before, after in zip(clean.float(), cut.float(), strict=True)
+    ]
+    return torch.stack(moved)
+
+
 def _decomposed(
     states: Tensor, directions: int, device: torch.device, take: Callable[[Standardised], T]
 ) -> Iterator[T]:

@@ -7,7 +7,7 @@ from anchorscope.errors import UserError
 
 EXECUTORS = ("local", "ray")
 _MOST_WORKERS = 100_000
-_ALLOWED = "local, ray (started on this machine), ray:HOST:PORT, ray:auto"
+_ALLOWED = "local, ray (workers on this machine: --workers N), ray:HOST:PORT, ray:auto"
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,6 @@ def choose(executor: str | None = None, workers: int | None = None) -> Choice:
     """From the options of the command; one line for what cannot be."""
     executor = executor or ("local" if workers is None else "ray")
     kind, _, address = executor.partition(":")
-    if kind == "processes":
-        number = address if address.isdecimal() else "N"
-        raise UserError(f"Executor {executor[:80]!r} is no longer there; use --workers {number}, which runs on Ray.")
     if kind not in EXECUTORS or (kind == "local" and address):
         raise UserError(f"Executor {executor[:80]!r} is not known; allowed: {_ALLOWED}.")
     if address and address != "auto" and not re.fullmatch(r"[A-Za-z0-9.\-\[\]:]{1,250}:[0-9]{1,5}", address):

@@ -90,7 +90,7 @@ class Executor(ABC):
         """How many blocks the model has."""
         return self.describe().planner.n_layers
 
-    def counts(self, n_items: int) -> dict[str, Any] | None:
+    def counts(self) -> dict[str, Any] | None:
         """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
         return None
 

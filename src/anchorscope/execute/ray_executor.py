@@ -236,14 +236,12 @@ class RayExecutor(Executor):
         finally:
             progress.finish()
 
-    def counts(self, n_items: int) -> dict[str, Any] | None:
+    def counts(self) -> dict[str, Any] | None:
         """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
         if not self.admitted:
             return None
         names = ("done", "repeated", "lost", "coordinator_bytes", "states_bytes")
-        numbers = {name: self.count[name] for name in names}
-        numbers["coordinator_bytes_per_item"] = self.count["coordinator_bytes"] // max(1, n_items)
-        return {"executor": "ray", "workers": len(self.actors), **numbers}
+        return {"executor": "ray", "workers": len(self.actors), **{name: self.count[name] for name in names}}
 
     def close(self) -> None:
         """Ends the workers, and the local Ray, or leaves the cluster."""

@@ -3,43 +3,49 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.answers.choose import QuestionSample
-from anchorscope.artefacts.sealed_folder import damage
-from anchorscope.artefacts.step import Source, StepResult
+from anchorscope.artefacts.formats import Arrays, records, with_tensors
+from anchorscope.artefacts.step import Format, Source, StepResult
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.draws import Draws, areas
-from anchorscope.evidence.effects import Effect, Scoring, measured_places, with_log_probs
+from anchorscope.evidence.effects import Effect, Measurements, Scoring, measured_places, with_log_probs
+from anchorscope.evidence.further_runs import ItemPasses
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
 from anchorscope.evidence_parts.principal import default_directions
-from anchorscope.execute.executor import Executor
+from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.items import Item
-from anchorscope.kept_states import kept_bytes, parse_layers, place_of, read_whole, refuse_full_disk
-from anchorscope.plan.passes import Place, Planner
+from anchorscope.kept_states import kept_bytes, parse_layers, read_kept, refuse_full_disk
+from anchorscope.plan.interventions import Missing
 from anchorscope.prepare import ask
-from anchorscope.probes.crossfit import Splits, make_splits
+from anchorscope.probes.crossfit import ProbeSet, Splits, make_splits
 from anchorscope.probes.folds import grouped_folds, truth_strata
-from anchorscope.stats.estimate import group_weights
+from anchorscope.stats.estimate import Estimate, group_weights
 from anchorscope.stats.streams import priorities, stream
-from anchorscope.steps.formats import format_for
 from anchorscope.steps.job import Job
 
 FILE, MODEL = "file", "model"
 """What steps need that no step makes: the question file and the model."""
+_WITH_TENSORS = (
+    *(Tensor, dict[str, Tensor], NDArray[np.float32], Arrays, dict[str, pl.DataFrame]),
+    *(dict[str, ProbeSet], Measurements, Found),
+)
+_CLASSES = (ProbeSet, Measurements, Effect, Missing, Found, Statistic, Estimate, ItemValues)
 _KEPT_STEPS = {"states": "clean-states", "states-cut": "cut-states", "detection": "detection-states"}
 
 
@@ -53,13 +59,19 @@ class Step:
     options: tuple[str, ...]
     """Recipe options that change the result, or attributes of `Job` that do."""
     make: Callable[["DatasetRun"], Any]
-    """Its return type says how the result is written to the run folder (`formats.format_for`)."""
+    """Its return type says how the result is written to the run folder (`format_for`)."""
     epoch: int = 1
     """Raise it when the code comes to give other numbers: every run then makes the step again."""
     large: bool = False
     """Dropped when the run is finished, and made only where another step needs it."""
     libraries: tuple[str, ...] = ()
     """Whose versions change the result."""
+
+
+def format_for(make: Callable[..., Any]) -> Format:
+    """How the result of a function is written, by its return type."""
+    kind = get_type_hints(make)["return"]
+    return with_tensors({each.__name__: each for each in _CLASSES}) if kind in _WITH_TENSORS else records(kind)
 
 
 class DatasetRun:
@@ -259,9 +271,10 @@ class DatasetRun:
         )
 
     @property
-    def headline_pass(self) -> tuple[Executor, Planner, list[Item], Setting, Place]:
-        """What passes over the used items that read the headline's states are given."""
-        return self.job.executor, self.job.planner, self.used_items, self.setting, self.job.headline
+    def headline_passes(self) -> ItemPasses:
+        """Further passes over the used items, which read the headline's states."""
+        job, inputs = self.job, (self.used_items, self.setting, self.job.headline, self.job.progress)
+        return ItemPasses(job.executor, job.planner, *inputs, self.is_compiled)
 
     def interventions(self, experiment: str) -> list[Intervention]:
         """The interventions of an experiment, every draw of a random one."""
@@ -302,31 +315,18 @@ class DatasetRun:
         """What every experiment's interventions did."""
         return [effect for name in self.steps if name.startswith("effects-") for effect in self[name].effects]
 
-    def measured_at_places(self, effects: Sequence[Effect]) -> dict[tuple[str, str], Measured]:
-        """Log-odds before and after interventions, per (site, position)."""
-        fitted, scores = self["probes"], self["clean-scores"]
-        return measured_places(self.splits, self.groups, self.job.positions, fitted, scores, effects)
-
     @cached_property
     def measured(self) -> dict[tuple[str, str], Measured]:
-        """Those of all interventions."""
-        return self.measured_at_places(self.effects)
+        """Log-odds before and after all interventions, per (site, position)."""
+        fitted, scores = self["probes"], self["clean-scores"]
+        return measured_places(self.splits, self.groups, self.job.positions, fitted, scores, self.effects)
 
     # Kept states.
 
     def kept_states(self, step: str, interventions: Sequence[str]) -> dict[str, Tensor]:
-        """States of a step that an earlier run in this folder kept, if all of them are there and whole."""
-        folder, key, states = self.job.folder, self.result(step).key, {}
-        for intervention in interventions:
-            name = place_of(self.name, intervention)
-            facts = folder.results.get(name)
-            if facts is None or damage(folder.path, {name: facts}) is not None:
-                return {}
-            read = read_whole(folder.path / name, key, self.job.record.identity.n_layers)
-            if read is None:
-                return {}
-            states[intervention] = read
-        return states
+        """States of a step that an earlier run in this folder kept; nothing unless all of them are there and whole."""
+        key, n_layers = self.result(step).key, self.job.record.identity.n_layers
+        return read_kept(self.job.folder, self.name, interventions, key, n_layers)
 
     def check_room(self) -> None:
         """Refuses a disk that is too small for the states that are kept, and says how much they will take."""

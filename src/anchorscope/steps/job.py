@@ -1,13 +1,16 @@
 """A run under way: its folder and recipe, what is known of the model, and who runs passes."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
 
+import polars as pl
 import torch
 
 from anchorscope.answers.template import make_template
+from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.sealed_folder import MANIFEST
 from anchorscope.artefacts.step import MadeFrom, Source, StepResult
@@ -24,8 +27,6 @@ from anchorscope.models.sources import is_shape, model_files, source_signature
 from anchorscope.plan.passes import Place, Planner
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe
-from anchorscope.results import FirstChart
-from anchorscope.steps.formats import records
 
 MODEL_LIBRARIES = ("torch", "transformers")
 """What passes through a model are computed by."""
@@ -44,8 +45,12 @@ class Job:
     """Whether the model was given as an object."""
     for_detectors: bool = False
     """Whether only what detectors read is made."""
+    began: float = field(default_factory=time.monotonic)
+    """When the command began."""
     versions: dict[str, str] = field(default_factory=dict)
     """Of the libraries that steps depend on."""
+    first_curves: dict[str, tuple[pl.DataFrame, tuple[int, ...]]] = field(default_factory=dict)
+    """What the first chart shows: every dataset's curves, and its reference layers."""
 
     def __post_init__(self) -> None:
         self.executor.begin_run(self.folder.work, self.folder.tell, self._lower_tokens, self._begun_with)
@@ -132,11 +137,10 @@ class Job:
         """Who fits probes and resamples tables, and on which device."""
         return Solver(self.fit_device, None if self.executor.is_local else self.executor, self.progress)
 
-    @cached_property
-    def first_chart(self) -> FirstChart | None:
-        """Draws the chart of a run before its controls are there; None where no page is wanted, or one is there."""
-        is_wanted = self.recipe.report and not self.for_detectors and MANIFEST not in self.folder.results
-        return FirstChart(self.folder) if is_wanted else None
+    @property
+    def has_first_chart(self) -> bool:
+        """Whether a chart is drawn before the controls are there: where a page is wanted, and none is there."""
+        return self.recipe.report and not self.for_detectors and MANIFEST not in self.folder.results
 
     # What steps depend on, beside options of the recipe.
 

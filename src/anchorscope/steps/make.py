@@ -1,47 +1,46 @@
 """How each step of the pipeline's table is made, in the order of the table."""
 
+import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope import result_tables
 from anchorscope.answers.choose import NEEDED, QuestionSample
-from anchorscope.answers.generate import Answer, do_not_fit
-from anchorscope.answers.label import Label, balanced_by, grouped_by, label_answers
+from anchorscope.answers.generate import Answer
+from anchorscope.answers.label import Label, label_answers
 from anchorscope.answers.template import decode_all_exactly
-from anchorscope.artefacts.schema import FEATURE_SCHEMA
+from anchorscope.artefacts.formats import Arrays
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
-from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.errors import UserError
 from anchorscope.evidence import further_runs, part_tables, sources
 from anchorscope.evidence.effects import CleanRun, CutStates, Effect, Measurements, measure, refuse_no_ops, run_clean
 from anchorscope.evidence.further_runs import ANSWER_ONLY, PARAPHRASE, QUESTION_ONLY, RANDOM_WEIGHTS, RESAMPLE
 from anchorscope.evidence.source_use import kinds_of
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
 from anchorscope.evidence_parts import parts
-from anchorscope.evidence_parts.parts import BEFORE, CUT, held_out_scores
-from anchorscope.evidence_parts.principal import principal_states
+from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores
+from anchorscope.evidence_parts.principal import displacement, principal_states
 from anchorscope.execute.run_passes import run_answers, run_decoding
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, chosen_experiments
+from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.items import Item
-from anchorscope.kept_states import CLEAN, KeptStates, parse_layers
-from anchorscope.plan.interventions import Missing, passes_of, plan_experiment
+from anchorscope.kept_states import CLEAN
+from anchorscope.plan.interventions import passes_of, plan_experiment
 from anchorscope.plan.passes import Place, plan_answers, plan_thinking, with_thinking_of
 from anchorscope.probes import crossfit
-from anchorscope.probes.crossfit import PROBES, ProbeSet
-from anchorscope.results import DatasetResult, LeftOut
+from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.stats.streams import stream
 from anchorscope.steps.dataset_run import DatasetRun
-from anchorscope.steps.formats import Arrays
+
+_CHART = "figures/delta_p.png"
 
 # Questions, answers, labels, tokens.
 
@@ -176,18 +175,9 @@ def principal(run: DatasetRun) -> dict[str, Tensor]:
         if name not in (CLEAN, KNOCKOUT):
             states = at_headline
         if name != CLEAN:
-            reduced[f"displacement/{name}"] = _displacement(clean[run.headline_index], at_headline[0])
+            reduced[f"displacement/{name}"] = displacement(clean[run.headline_index], at_headline[0])
         reduced[name] = _along_directions(run, states.flatten(0, 1), name).unflatten(0, states.shape[:2])
     return reduced
-
-
-def _displacement(clean: Tensor, cut: Tensor) -> Tensor:
-    """|cut − clean| / |clean − mean|, the median over items, [layer]."""
-    moved = [
-        ((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1)).median()
-        for before, after in zip(clean.float(), cut.float(), strict=True)
-    ]
-    return torch.stack(moved)
 
 
 def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
@@ -217,13 +207,29 @@ def _measure(
 
 
 def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
-    """The chart of what there is so far: it's there long before the controls and the report."""
+    """ΔP under the knockout, of all datasets so far: long before the controls and the report, whose chart replaces it.
+
+    It is in the index, so that `verify` accepts a run that was stopped before that.
+    """
     job, headline = run.job, (run.job.recipe.site, run.job.recipe.position)
-    if job.first_chart is not None:
-        measured, variants = run.measured_at_places(effects)[headline], _variants(effects)
-        curves = first_curves(job.model_name, run.name, headline, measured, variants, run.weights)
-        layers = tuple(run.headline_probes.reference[0].tolist())
-        job.first_chart.draw(run.name, curves, layers, job.record.identity.n_layers)
+    if not job.has_first_chart or run.name in job.first_curves:
+        return
+    from anchorscope.report.charts.delta_p import preliminary_chart  # only here: matplotlib takes a second
+
+    measured, layers = run.measured_at_places(effects)[headline], tuple(run.headline_probes.reference[0].tolist())
+    curves = first_curves(job.model_name, run.name, headline, measured, _variants(effects), run.weights)
+    job.first_curves[run.name] = curves, layers
+    chart = preliminary_chart(
+        pl.concat([curves for curves, _ in job.first_curves.values()]),
+        {name: layers for name, (_, layers) in job.first_curves.items()},
+        job.record.identity.n_layers,
+        "PRELIMINARY: controls are still running; the report replaces this chart.",
+    )
+    content = io.BytesIO()
+    chart.write(content, "png")
+    job.folder.write_early(_CHART, content.getvalue())
+    if len(job.first_curves) == 1:
+        job.progress.note(f"first chart: {job.folder.path / _CHART} (preliminary, controls still running)")
 
 
 def _variants(effects: Sequence[Effect]) -> dict[str, str]:
@@ -261,7 +267,7 @@ def evidence_terms(run: DatasetRun) -> Arrays:
 
 def answer_alone(run: DatasetRun) -> Tensor:
     """States of the answer without its question, [layer, item, d_model]."""
-    return further_runs.answer_only_states(*run.headline_pass, run.job.progress)
+    return further_runs.answer_only_states(run.headline_passes)
 
 
 def null_scores(run: DatasetRun) -> Arrays:
@@ -276,10 +282,14 @@ def null_scores(run: DatasetRun) -> Arrays:
 
 def random_weight_terms(run: DatasetRun) -> Arrays:
     """The terms of random weights of the model's shape; made where asked for."""
-    states = further_runs.random_weight_states(*run.headline_pass, run.job.progress)
+    states = further_runs.random_weight_states(run.headline_passes)
     views = dict(zip((CLEAN, CUT, BEFORE), states, strict=True))
-    reduced = {view: _along_directions(run, part, RANDOM_WEIGHTS) for view, part in views.items()}
-    return run.job.fits(parts.solve_control, reduced, run.evidence_items, RANDOM_WEIGHTS, title=RANDOM_WEIGHTS)
+    return _solve_control(run, views, run.evidence_items, RANDOM_WEIGHTS)
+
+
+def _solve_control(run: DatasetRun, states: Mapping[str, Tensor], items: EvidenceItems, name: str) -> Arrays:
+    reduced = {view: _along_directions(run, part, name) for view, part in states.items()}
+    return run.job.fits(parts.solve_control, reduced, items, name, title=name)
 
 
 def source_terms(run: DatasetRun) -> Arrays:
@@ -290,20 +300,17 @@ def source_terms(run: DatasetRun) -> Arrays:
         return {}
     clean, log_odds = run["clean-states"][position, site], run["clean-scores"][:, position, site, 0].T
     own_probes = run.scoring.probes(only=(position, site, 0))
-    inputs = *run.headline_pass, clean, log_odds, own_probes
-    ran, log_probs = sources.run_sources(*inputs, run.is_compiled, job.progress)
+    ran, log_probs = sources.run_sources(run.headline_passes, clean, log_odds, own_probes)
     numbers = sources.item_numbers(items, ran, clean, log_odds, log_probs, run["attention-mass"], run.headline_band)
     if not run.evidence_items.are_enough:
         return numbers
     states = {key: cut.states for key, cut in ran.items()}
-    states |= sources.run_exchanged(*run.headline_pass, clean, job.progress)
+    states |= sources.run_exchanged(run.headline_passes, clean)
     views = {key: _along_directions(run, view, "/".join(key)) for key, view in states.items()}
     views[sources.SOURCE, sources.ANSWER] = _along_directions(run, run["before-answer"], sources.ANSWER)
     pair, reduced = sources.choose_pair(job.recipe.parts, names), _along_directions(run, clean, CLEAN)
-    of_kinds = kinds_of(items)
-    every = {kind: np.flatnonzero(of_kinds == kind) for kind in sorted({*of_kinds.tolist()})}
-    kinds = {kind: some for kind, some in every.items() if kind and run.evidence_items.take(some).are_enough}
-    return numbers | job.fits(sources.solve_sources, reduced, views, pair, run.evidence_items, kinds, title="sources")
+    inputs = reduced, views, pair, run.evidence_items, kinds_of(items)
+    return numbers | job.fits(sources.solve_sources, *inputs, title="sources")
 
 
 def resample_terms(run: DatasetRun) -> Arrays:
@@ -325,14 +332,11 @@ def _rewritten_terms(run: DatasetRun, name: str, texts: Mapping[int, TokenSequen
             needed = f"{parts.FEWEST_ANSWERS} answers in {parts.FEWEST_GROUPS} groups are needed"
             job.folder.tell(f"{run.name}: {name} is not measured: {len(some)} answers have such a text, {needed}")
         return {}
-    sequences = [texts[index] for index in some.tolist()]
-    inputs = job.executor, job.planner, sequences, job.headline
-    view = further_runs.rewritten_states(*inputs, name, job.progress)
+    view = further_runs.rewritten_states(run.headline_passes, [texts[index] for index in some.tolist()], name)
     clean = run["clean-states"].flatten(0, 1)[run.headline_index][:, some]
     states = {CLEAN: clean, CUT: view} | dict.fromkeys(beside, run["before-answer"][:, some])
-    reduced = {view: _along_directions(run, part, name) for view, part in states.items()}
-    terms = job.fits(parts.solve_control, reduced, items, name, title=name)
-    return terms | {f"items/{name}": some, f"displacement/{name}": _displacement(clean, view).numpy()}
+    terms = _solve_control(run, states, items, name)
+    return terms | {f"items/{name}": some, f"displacement/{name}": displacement(clean, view).numpy()}
 
 
 def evidence_parts(run: DatasetRun) -> dict[str, pl.DataFrame]:
@@ -382,12 +386,10 @@ def samples(run: DatasetRun) -> list[list[str]]:
 
 def detection_columns(run: DatasetRun) -> Arrays:
     """Numbers of the used items, by the names of features.parquet."""
-    job, items = run.job, run.used_items
-    inputs = job.executor, job.planner, items
     return {
-        **further_runs.confidence_columns(*inputs, run.setting, job.progress),
-        **further_runs.truth_column(*inputs, job.writer(), job.progress),
-        **further_runs.agreement_columns(items, run["detection-samples"]),
+        **further_runs.confidence_columns(run.headline_passes),
+        **further_runs.truth_column(run.headline_passes),
+        **further_runs.agreement_columns(run.used_items, run["detection-samples"]),
     }
 
 
@@ -397,12 +399,10 @@ def detection_states(run: DatasetRun) -> dict[str, Tensor]:
     if earlier:
         return {name: states[0, 0] for name, states in earlier.items()}
     states = {"answer-only": run["answer-alone"], "question-only": run["before-answer"]}
-    states |= further_runs.boosted_states(*run.headline_pass, run.is_compiled, job.progress)
+    states |= further_runs.boosted_states(run.headline_passes)
     if job.planner.has_room_for_twin:
         title = "random weights, clean"
-        states[RANDOM_WEIGHTS] = further_runs.clean_states_at(
-            *run.headline_pass, title, job.progress, random_weights=True
-        )
+        states[RANDOM_WEIGHTS] = further_runs.clean_states_at(run.headline_passes, title, random_weights=True)
     else:
         why = "a second model of this size does not fit beside the first"
         job.folder.tell(f"{run.name}: states of {RANDOM_WEIGHTS} are left out; {why}")
@@ -425,7 +425,7 @@ def tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
         relations=run.relations,
         confidence_mean=[mean for mean, _ in sure],
         confidence_min=[least for _, least in sure],
-        variants=_variants(run.effects),
+        variants={effect.intervention: effect.variant for effect in run.effects},
         places=run.measured,
         refits=run["refits"],
         headline=(recipe.site, recipe.position),
@@ -465,91 +465,3 @@ def experiment_of(experiment: Experiment) -> Callable[[DatasetRun], Found]:
         return experiment.run(inputs)
 
     return run_experiment
-
-
-# What the run publishes.
-
-
-def dataset_result(run: DatasetRun) -> DatasetResult:
-    """Everything that a dataset contributes to the result files; where that is what detectors read, nothing else."""
-    job, recipe, ids = run.job, run.job.recipe, run.item_ids
-    asked, too_long = [item.question for item in run.used_items], do_not_fit(run["answers"], job.planner.context)
-    folds = dict(zip(run.used.tolist(), run.splits.folds.tolist(), strict=True))
-    headline, pathways = (recipe.site, recipe.position), None if job.for_detectors else run["tables"]["pathways"]
-    read_by_detectors = DatasetResult(
-        name=run.name,
-        tables={
-            "items": result_tables.items_frame(run.items_with_log_probs, folds, pathways, headline),
-            "counts": result_tables.counts_frame(run.name, run.sample, run.items),
-            "unavailable": result_tables.unavailable_frame(run.name, []),
-        },
-        balanced_by=balanced_by(asked, recipe.balance),
-        grouped_by=grouped_by(asked, recipe.group_by),
-        kept=_states_to_keep(run),
-        features=_features(run) if "detection" in recipe.keep else None,
-        notes=(f"{run.name}: {too_long}",) if too_long else (),
-    )
-    if job.for_detectors:
-        return read_by_detectors
-    fitted = run["probes"]
-    results = {chosen.name: run[f"experiment-{chosen.name}"] for chosen in chosen_experiments(recipe.evidence)}
-    missing = [absent for name in run.steps if name.startswith("effects-") for absent in run[name].missing]
-    missing += [Missing(name, why) for name, result in results.items() for why in result.missing]
-    return replace(
-        read_by_detectors,
-        tables={
-            **run["tables"],
-            **run["evidence-parts"],
-            **read_by_detectors.tables,
-            "effects": result_tables.effects_frame(
-                run.name, ids, PROBES, job.positions, run["clean-scores"], run.effects
-            ),
-            "experiments": result_tables.experiments_frame(job.model_name, run.name, headline, results),
-            "experiment_items": result_tables.experiment_items_frame(run.name, ids, results),
-            "unavailable": result_tables.unavailable_frame(run.name, missing),
-        },
-        probes=result_tables.probe_tensors(run.name, PROBES, fitted),
-        reference_layers=tuple(run.headline_probes.reference[0].tolist()),
-        notes=(
-            *(f"probe not converged: {name}" for probe_set in fitted.values() for name in probe_set.unconverged),
-            *read_by_detectors.notes,
-            *dict.fromkeys(note for probe_set in fitted.values() for note in probe_set.notes),
-        ),
-    )
-
-
-def _features(run: DatasetRun) -> pl.DataFrame:
-    """features.parquet."""
-    columns = {"item_id": run.item_ids, **run["detection-columns"]}
-    return pl.DataFrame({name: columns[name] for name in FEATURE_SCHEMA}, schema=FEATURE_SCHEMA)
-
-
-def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
-    """The states that the run keeps."""
-    job, keep, ids = run.job, run.job.recipe.keep, tuple(run.item_ids)
-    layers = parse_layers(job.recipe.keep_layers, job.record.identity.n_layers)
-    states = {("clean-states", CLEAN): run["clean-states"]} if "states" in keep else {}
-    if "states-cut" in keep:
-        by_place = len(job.positions), len(SITES)
-        states |= {("cut-states", name): cut.unflatten(0, by_place) for name, cut in run["cut-states"].items()}
-    to_keep = [
-        KeptStates(run.name, name, tensor, job.positions, layers, ids, run.result(step).key)
-        for (step, name), tensor in states.items()
-    ]
-    if "detection" in keep:
-        key, headline = run.result("detection-states").key, ((job.recipe.position,), (job.recipe.site,))
-        for name, tensor in run["detection-states"].items():
-            to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
-    return to_keep
-
-
-def left_out(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
-    """A dataset with too few answers: its items and counts."""
-    rows = zip(run.sample.questions, run["answers"], run["labels"], strict=True)
-    items = [Item(*row, None) for row in rows]
-    unused = [
-        replace(item, label=replace(item.label, status="too few", weight=0.0)) if item.is_used else item
-        for item in items
-    ]
-    counts = result_tables.counts_frame(run.name, run.sample, unused)
-    return LeftOut(reason, result_tables.items_frame(unused, {}), counts)

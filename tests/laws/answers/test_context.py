@@ -13,7 +13,7 @@ from anchorscope.answers.label import Label
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.datasets.question import Question
 from anchorscope.errors import UserError
-from anchorscope.evidence.further_runs import truth_column
+from anchorscope.evidence.further_runs import ItemPasses, truth_column
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers
 from anchorscope.interventions.cuts import INTERVENTIONS
@@ -91,11 +91,12 @@ def test_texts_that_are_written_anew_and_do_not_fit_are_not_run(lm: LanguageMode
 def test_p_true_of_items_that_do_not_fit_is_the_median_of_the_others(lm: LanguageModel) -> None:
     wide = wrap(tiny_model("gpt2", max_position_embeddings=700), byte_tokenizer(), name="wide")
     items = items_of(wide, [ask("Who is Al?", "Bo"), ask("Who is Bo?", "Al"), ask(filled(300), "Bo")])
-    writer, executor = Writer(wide.tokenizer, FEW_SHOT_TEMPLATE), LocalExecutor(lambda: wide)
-    found = truth_column(executor, planner_for(wide), items, writer, Silent())["p_true"]
+    setting = make_setting(("final",), lambda: Writer(wide.tokenizer, FEW_SHOT_TEMPLATE))
+    passes = ItemPasses(LocalExecutor(lambda: wide), planner_for(wide), items, setting, (0, 0), Silent())
+    found = truth_column(passes)["p_true"]
     assert np.isfinite(found).all()
     assert found[2] == np.median(found[:2])
-    alone = truth_column(executor, planner_for(wide), items[:2], writer, Silent())["p_true"]
+    alone = truth_column(replace(passes, items=items[:2]))["p_true"]
     assert np.allclose(alone, found[:2], atol=1e-5)
     with pytest.raises(UserError, match="leave detection out of --keep"):
-        truth_column(executor, replace(planner_for(wide), context=300), items, writer, Silent())
+        truth_column(replace(passes, planner=replace(passes.planner, context=300)))

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from anchorscope.artefacts import sealed_folder
+from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run, read_manifest
 from anchorscope.artefacts.step import Format, MadeFrom, StepResult
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, canonical_hash, folder_beside
-from anchorscope.steps.formats import records
 from noting import Notes
 from whole_runs import files_of
 

@@ -15,6 +15,7 @@ import needs
 from anchorscope.answers.template import INSTRUCTION, Template, make_template
 from anchorscope.catalogue import DETECTION_RUNS, boost_name
 from anchorscope.evidence.further_runs import (
+    ItemPasses,
     TruthPrompts,
     agreement_columns,
     boosted_states,
@@ -51,8 +52,8 @@ def items() -> list[Item]:
 def test_an_answer_of_one_token_has_its_clean_states(tiny_llama: LanguageModel) -> None:
     made, setting = items(), make_setting(("final", "answer_end"))
     executor, planner = LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 60)
-    clean = clean_states_at(executor, planner, made, setting, (0, 1), "clean", Silent())
-    found = boosted_states(executor, planner, made, setting, (0, 1), False, Silent())
+    passes = ItemPasses(executor, planner, made, setting, (0, 1), Silent())
+    clean, found = clean_states_at(passes, "clean"), boosted_states(passes)
     assert list(found) == [name for name in DETECTION_RUNS if name.startswith("boost-")]
     assert list(found) == [boost_name(part, alpha) for part in ("question", "answer") for alpha in (1.0, 3.0)]
     for name, states in found.items():

@@ -13,6 +13,7 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import CHANGED, STATED, UNRELATED, load_passages
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, Variant
+from anchorscope.evidence.further_runs import ItemPasses
 from anchorscope.evidence.source_use import context_used
 from anchorscope.evidence.sources import (
     EXCHANGED,
@@ -153,8 +154,11 @@ def test_the_same_answer_after_another_items_passage(tiny_llama: LanguageModel) 
         (by_hand,) = located(tiny_llama, [replace(asked[index], context=asked[2].context)])
         assert text == by_hand.sequence(("final",))
     (clean,) = states(tiny_llama, items, [CLEAN])
-    given = LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 4096), items, setting, (0, 2), clean, Silent()
-    moved = [float(gap.abs().max()) > 1e-4 for gap in (run_exchanged(*given)[EXCHANGED, "context"] - clean).unbind(1)]
+    given = ItemPasses(
+        LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 4096), items, setting, (0, 2), Silent()
+    )
+    exchanged = run_exchanged(given, clean)[EXCHANGED, "context"]
+    moved = [float(gap.abs().max()) > 1e-4 for gap in (exchanged - clean).unbind(1)]
     assert moved == [True, True, False, False]
 
 
@@ -168,7 +172,8 @@ def test_runs_of_every_source_and_numbers_of_every_item(tiny_llama: LanguageMode
     (clean,) = states(tiny_llama, items, [CLEAN])
     odds = (clean.double() * weight[0, 0][:, None].double()).sum(-1).numpy()
     executor, planner = LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 4096)
-    ran, log_probs = run_sources(executor, planner, items, setting, (0, 2), clean, odds, probes, False, Silent())
+    passes = ItemPasses(executor, planner, items, setting, (0, 2), Silent())
+    ran, log_probs = run_sources(passes, clean, odds, probes)
     assert {name for _, name in ran} == set(source_names(items))
     assert {how for how, _ in ran} == {SOURCE, SPAN}
     for (_, name), run in ran.items():
@@ -212,7 +217,7 @@ def world(n: int = 600) -> tuple[torch.Tensor, dict[tuple[str, str], torch.Tenso
 
 def test_needs_and_parts_of_two_sources_whose_evidence_is_known() -> None:
     clean, views, items = world()
-    stored = solve_sources(clean, views, ("context", "answer"), items, {}, "cpu", Silent())
+    stored = solve_sources(clean, views, ("context", "answer"), items, np.array([""]), "cpu", Silent())
     needs = needs_by_name(stored)
     assert needs[SOURCE]["context"].need().value == pytest.approx([0.5], abs=0.1)
     assert needs[SPAN]["context"].need().value == pytest.approx([0.0], abs=0.05)

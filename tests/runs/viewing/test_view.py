@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
@@ -28,7 +29,6 @@ from anchorscope.report.checks import read
 from anchorscope.report.comparison import comparison_page
 from anchorscope.report.findings import nested_auc
 from anchorscope.report.shares import share_at
-from anchorscope.steps.formats import records
 from anchorscope.viewing.server import ViewServer
 from compared_runs import write_run
 from report_shares import run_with_shares

@@ -30,7 +30,7 @@ def test_what_can_be_said(given: tuple[object, ...], wanted: Choice) -> None:
     ("given", "told"),
     [
         (("slurm",), r"'slurm' is not known; allowed: local, ray"),
-        (("processes:4",), r"'processes:4' is no longer there; use --workers 4, which runs on Ray"),
+        (("processes:4",), r"'processes:4' is not known; allowed: .*--workers N"),
         ((None, 0), r"0 workers were asked for; allowed: 1"),
         (("ray:somewhere",), r"address is wanted, like ray:10\.0\.0\.1:6379"),
         (("local", 2), r"--workers 2 says how many workers run, and the executor is local"),

@@ -1,14 +1,11 @@
-"""How the result of each step is written into a folder of its own and read back: the same numbers, to the last bit.
-
-Records are JSON that is checked when it is read. Anything with tensors, arrays or tables is JSON that names them; the
-tensors are in one file beside it, every table in its own.
-"""
+"""How the result of a step is written into a folder of its own and read back: the same numbers, to the last bit."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -19,25 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from anchorscope.artefacts.step import Format
-from anchorscope.evidence.effects import Effect, Measurements
-from anchorscope.experiments.experiment import Found, ItemValues, Statistic
-from anchorscope.plan.interventions import Missing
-from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.stats.estimate import Estimate
 
 Arrays = dict[str, NDArray[np.floating]]
 _TENSORS, _RECORDS = "tensors.safetensors", "records.json"
-_WITH_TENSORS = (
-    *(Tensor, dict[str, Tensor], NDArray[np.float32], Arrays, dict[str, pl.DataFrame]),
-    *(dict[str, ProbeSet], Measurements, Found),
-)
-_CLASSES = {
-    kind.__name__: kind for kind in (ProbeSet, Measurements, Effect, Missing, Found, Statistic, Estimate, ItemValues)
-}
 
 
 def records(kind: Any) -> Format:
-    """JSON of frozen dataclasses, or lists of them."""
+    """JSON of frozen dataclasses, or lists of them, which is checked when it is read."""
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
 
     def write(value: Any, folder: Path) -> None:
@@ -46,7 +31,15 @@ def records(kind: Any) -> Format:
     return Format(write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes()))
 
 
-def _write(value: Any, folder: Path) -> None:
+def with_tensors(classes: Mapping[str, type]) -> Format:
+    """JSON that names tensors, arrays and tables: the first two are in one file beside it, every table in its own.
+
+    `classes` are those of the records that hold them, by name.
+    """
+    return Format(partial(_write, classes), partial(_read, classes))
+
+
+def _write(classes: Mapping[str, type], value: Any, folder: Path) -> None:
     tensors: dict[str, Tensor] = {}
 
     def encode(part: Any, name: str) -> Any:
@@ -60,7 +53,7 @@ def _write(value: Any, folder: Path) -> None:
         if isinstance(part, Mapping):
             return {"dict": {key: encode(entry, f"{name}/{key}" if name else key) for key, entry in part.items()}}
         kind = type(part).__name__
-        if kind in _CLASSES:
+        if kind in classes:
             names = getattr(part, "_fields", None) or [field.name for field in fields(part)]
             return {kind: {key: encode(getattr(part, key), f"{name}/{key}") for key in names}}
         if isinstance(part, list | tuple):
@@ -72,7 +65,7 @@ def _write(value: Any, folder: Path) -> None:
     (folder / _RECORDS).write_text(json.dumps(content, default=lambda number: number.item()), encoding="utf-8")
 
 
-def _read(folder: Path) -> Any:
+def _read(classes: Mapping[str, type], folder: Path) -> Any:
     tensors = load_file(folder / _TENSORS)
 
     def decode(part: Any) -> Any:
@@ -86,12 +79,6 @@ def _read(folder: Path) -> Any:
         if kind in ("list", "tuple"):
             return (list if kind == "list" else tuple)(map(decode, content))
         entries = {key: decode(entry) for key, entry in content.items()}
-        return entries if kind == "dict" else _CLASSES[kind](**entries)
+        return entries if kind == "dict" else classes[kind](**entries)
 
     return decode(json.loads((folder / _RECORDS).read_text(encoding="utf-8")))
-
-
-def format_for(make: Callable[..., Any]) -> Format:
-    """How the result of a function is written, by its return type."""
-    kind = get_type_hints(make)["return"]
-    return Format(_write, _read) if kind in _WITH_TENSORS else records(kind)
