@@ -315,11 +315,15 @@ class DatasetRun:
         """What every experiment's interventions did."""
         return [effect for name in self.steps if name.startswith("effects-") for effect in self[name].effects]
 
+    def measured_at_places(self, effects: Sequence[Effect]) -> dict[tuple[str, str], Measured]:
+        """Log-odds before and after interventions, per (site, position)."""
+        fitted, scores = self["probes"], self["clean-scores"]
+        return measured_places(self.splits, self.groups, self.job.positions, fitted, scores, effects)
+
     @cached_property
     def measured(self) -> dict[tuple[str, str], Measured]:
-        """Log-odds before and after all interventions, per (site, position)."""
-        fitted, scores = self["probes"], self["clean-scores"]
-        return measured_places(self.splits, self.groups, self.job.positions, fitted, scores, self.effects)
+        """Those of all interventions."""
+        return self.measured_at_places(self.effects)
 
     # Kept states.
 
