@@ -45,12 +45,6 @@ class _ModelFacts(BaseModel):
     dtype: str
 
 
-class _StepFacts(BaseModel):
-    step: str
-    seconds: float
-    peak_memory_mb: float
-
-
 class _Manifest(BaseModel):
     """What readers of `manifest.json` rely on, where present; it has more."""
 
@@ -59,7 +53,6 @@ class _Manifest(BaseModel):
     sha256: dict[str, str]
     model: _ModelFacts = _ModelFacts.model_construct()
     counts: list[dict[str, str | int]] = []
-    steps: list[_StepFacts] = []
     reference_layers: dict[str, list[int]] = {}
     unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
@@ -86,7 +79,7 @@ class FinishedRun:
     def findings(self) -> Findings:
         if self.is_for_detectors:
             raise self._unusable_error("no tables")
-        needed = ("model", "counts", "steps", "reference_layers", "unavailable")
+        needed = ("model", "counts", "reference_layers", "unavailable")
         missing = [name for name in needed if name not in self.manifest]
         if missing:
             raise self._unusable_error(f"no {missing[0]} in its manifest.json")
@@ -107,9 +100,6 @@ class FinishedRun:
             reference_layers={name: tuple(per_fold) for name, per_fold in layers.items()},
             facts=self.manifest.get("facts", {}),
             command=self._command(),
-            steps=pl.DataFrame(
-                [{name: step[name] for name in _StepFacts.model_fields} for step in self.manifest["steps"]]
-            ),
             random_weights=model["random_weights"],
             experiments=self.csv("experiments", EXPERIMENT_SCHEMA),
             experiment_items=self.parquet("experiment_items"),

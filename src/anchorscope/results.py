@@ -35,7 +35,7 @@ from anchorscope.models.sources import MARK
 from anchorscope.plugins import installed
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, to_toml
-from anchorscope.report.render import write_all
+from anchorscope.report.run_page import write_all
 
 _PARQUET = ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items")
 _CSV = ("curves", "reference_curves", "probe_scores", "summary", "experiments", "evidence_parts", "evidence_tests")
@@ -340,7 +340,7 @@ class FirstChart:
 
     def draw(self, dataset: str, curves: pl.DataFrame, layers: tuple[int, ...], n_layers: int) -> None:
         """Draws it with the curves of one more dataset, or with more curves of one."""
-        from anchorscope.report.charts.delta_p import preliminary_chart  # only here: matplotlib takes a second
+        from anchorscope.report.charts import preliminary_chart  # only here: matplotlib takes a second
 
         is_first, has_random = not self.curves, "random" in set(curves["intervention"])
         if dataset in self.curves and "random" in set(self.curves[dataset]["intervention"]):

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.experiments import section
-from anchorscope.report.charts.delta_p import CURVE_COLUMNS, POINTS_NOTE, drawable
+from anchorscope.report.charts import CURVE_COLUMNS, POINTS_NOTE, drawable
 from anchorscope.report.findings import Findings, find, interventions, present, rules_in, select
 from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED, RULE_TITLES
 from anchorscope.report.panel_figure import GROUP_MARKS, ChartSpec, Forest, Lines, Series

@@ -142,7 +142,12 @@ def answer_card(findings: Findings, readings: Sequence[Reading]) -> AnswerCard:
         _numbers(findings, readings),
         _warnings(findings),
         next_steps(findings, readings),
-        bars=_bars(findings),
+        bars=tuple(
+            bar
+            for dataset in findings.datasets
+            for cut in ("knockout", "random")
+            if (bar := part_bar(findings, dataset, cut)) is not None
+        ),
         folder=findings.folder,
     )
 
@@ -332,20 +337,15 @@ def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, .
     return tuple(numbers)
 
 
-def _bars(findings: Findings) -> tuple[Bar, ...]:
-    """Of every dataset whose shares are quoted: the parts over the band, and under random words."""
-    bars = []
-    for dataset in _spoken(findings):
-        labels = {"knockout": "Key words hidden", "random": "Random words hidden"}
-        if len(findings.datasets) > 1:
-            labels = {"knockout": display_name(dataset), "random": "random words"}
-        for cut, label in labels.items():
-            shares = {part: share_at(findings, dataset, cut, part) for part in PARTS}
-            values = {part: share.value for part, share in shares.items() if share is not None}
-            first = shares[TOGETHER]
-            if first is not None and len(values) == len(PARTS):
-                bars.append(Bar(label, values, finite(first.ci_low), finite(first.ci_high), cut == "random"))
-    return tuple(bars)
+def part_bar(findings: Findings, dataset: str, cut: str = "knockout") -> Bar | None:
+    """The parts over the band under a cut; None of a dataset whose shares are not quoted."""
+    shares = {part: share_at(findings, dataset, cut, part) for part in PARTS}
+    values = {part: share.value for part, share in shares.items() if share is not None}
+    first = shares[TOGETHER]
+    if dataset not in _spoken(findings) or first is None or len(values) < len(PARTS):
+        return None
+    label = "random words" if cut == "random" else display_name(dataset)
+    return Bar(label, values, finite(first.ci_low), finite(first.ci_high), cut == "random")
 
 
 # Next steps

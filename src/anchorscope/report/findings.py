@@ -64,8 +64,6 @@ class Findings:
     """What was run, in display order."""
     command: str
     """The command that repeats the run."""
-    steps: pl.DataFrame
-    """step, seconds, peak_memory_mb."""
     random_weights: bool = False
     """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""
     experiments: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_SCHEMA))

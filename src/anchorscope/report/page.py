@@ -117,7 +117,6 @@ class SectionsPage:
     sections: Sequence[Section]
     command: str = ""
     """What repeats it."""
-    files: Mapping[str, str] = field(default_factory=dict)
     card: "AnswerCard | None" = None
     """The answer, above everything else."""
     figures: tuple[SectionFigure, ...] = ()

@@ -25,7 +25,7 @@ from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.errors import UserError
 from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.progress import Progress
-from anchorscope.report.charts.display import (
+from anchorscope.report.canvas import (
     FORMATS,
     STYLE,
     canvas,
@@ -444,9 +444,11 @@ class ExperimentFigure:
 
 def save_all(figures: Sequence[ExperimentFigure], out: Path, progress: Progress) -> None:
     """Save every figure into the folder."""
+    progress.start("figures", len(figures))
     for figure in figures:
         figure.save(out)
         progress.advance(1)
+    progress.finish()
 
 
 def catalogued_sections() -> list[Any]:

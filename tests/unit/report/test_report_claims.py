@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.comparison.checks import CLAIMS, check_claims
+from anchorscope.report.comparison import CLAIMS, check_claims
 from claims_synthetic import BACK, DOWN, FLAT, PAPER, falling_to, four, run_with
 
 OPPOSED = (("groups_apart", "q_above_a_late"), ("a_near_zero", "a_falls"), ("starts_at_zero", "starts_low"))

@@ -7,16 +7,9 @@ from typing import Any
 import pytest
 
 from anchorscope.progress import Silent
+from anchorscope.report import comparison
 from anchorscope.report.checks import read
-from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.checks import read_across
-from anchorscope.report.comparison.comparison_page import (
-    Compared,
-    Difference,
-    comparison_card,
-    runs_table,
-    setting_words,
-)
+from anchorscope.report.comparison import Compared, Difference, comparison_card, read_across, runs_table, setting_words
 from anchorscope.report.findings import Findings
 from anchorscope.report.reading import readings_table
 from compared_runs import model_findings, with_random
@@ -51,13 +44,13 @@ def compared() -> Compared:
 def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str, str]:
     """Both pages without figures: drawing takes the time and has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison_page, "save_all", lambda *_: None)
-        comparison_page.write_comparison(compared, folder, Silent(), claims)
+        patch.setattr(comparison, "save_all", lambda *_: None)
+        comparison.write_comparison(compared, folder, Silent(), claims)
     return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
 
 
 def controls(compared: Compared, readings: Any) -> tuple[tuple[str, ...], ...]:
-    return comparison_page.controls_table(compared, readings).rows
+    return comparison.controls_table(compared, readings).rows
 
 
 def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None:
