@@ -123,12 +123,11 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
     page = SectionsPage(
         f"anchorscope {'study' if compared.study else 'comparison'}",
         f"{title}: question or answer?",
+        card,
         (setting,),
         _sections(compared, readings, across, checked),
-        compared.command,
-        card=card,
-        figures=(_DELTA_P,),
-        short_title=title,
+        (_DELTA_P,),
+        title,
     )
     write_sections_page(page, out, "report")
     trust = f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}." if card.trust else ""
@@ -225,7 +224,7 @@ def _sections(
         sections.append(Section("differences", "Differences", () if facts else (nothing,), facts=facts))
     if claims:
         sections.append(Section("claims", "Claims", (_CLAIMS,), (("", readings_table(claims, subjects=False)),)))
-    return sections
+    return [*sections, Section("repeat", "Repeat", code=compared.command)]
 
 
 def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:

@@ -42,7 +42,7 @@ from anchorscope.report.verdicts import (
     below,
     p_from_interval,
 )
-from anchorscope.report.wording import Table, count, estimate, listing, number, p_value_cell, shown
+from anchorscope.report.wording import Table, capitalised, count, estimate, listing, number, p_value_cell, shown
 from anchorscope.stats.estimate import Estimate, holm
 
 AUROC, BALANCED, NATURAL = "auroc", "balanced", "natural"
@@ -240,7 +240,7 @@ def _reading(
     **p_values: Any,
 ) -> Reading:
     claim = claim.replace("-", "_").replace("+", "_and_")
-    sentence = f"{statement[:1].upper()}{statement[1:]}: {verdict}"
+    sentence = f"{capitalised(statement)}: {verdict}"
     about = (f"detection:{claim}", claim, topic, statement, sentence, numbers, value, verdict, "AUROC", topic, "")
     return Reading(*about, standing=standing, **p_values)
 
@@ -351,10 +351,9 @@ def write_detection_report(
     page = SectionsPage(
         "anchorscope detectors",
         f"{context.model}: which detector catches its false answers?",
+        card,
         (f"{listing([display_name(name) for name in context.datasets])}: {context.setting}.",),
         _sections(results, context, readings, drawn),
-        context.command,
-        card,
         drawn.get("detector_auroc", ()),
     )
     write_sections_page(page, folder, "report")
@@ -423,36 +422,23 @@ def _sections(
         "fold. Intervals come from a bootstrap over groups of questions; the mean over datasets has the interval of "
         "independent estimates, the mean over pairs of datasets the mean of their intervals."
     )
-    warnings = (f"{text[:1].upper()}{text[1:].rstrip('.')}." for text in context.warnings)
-    return [
-        section
-        for section in (
-            Section("risk", "Risk and coverage", figures=drawn.get("detector_risk_coverage", ())),
-            Section(
-                "other",
-                "On other data",
-                (),
-                filled(("", readings_table(other, subjects=False))),
-                drawn.get("detector_other_data", ()),
-            ),
-            Section(
-                "table",
-                "Every detector",
-                (explained,),
-                filled(("", detector_table(results))),
-                more=(Section("what", "What each is", facts=about),),
-            ),
-            Section("checks", "Checks", (tested, *warnings), filled(("", readings_table(checks, subjects=False)))),
-            Section(
-                "methods",
-                "Methods",
-                (methods,),
-                facts={display_name(name): words for name, words in context.datasets.items()},
-                docs="detectors.md",
-            ),
-        )
-        if section.tables or section.figures or section.text
+    warnings = (f"{capitalised(text.rstrip('.'))}." for text in context.warnings)
+    trained = {display_name(name): words for name, words in context.datasets.items()}
+    sections = [
+        Section("risk", "Risk and coverage", figures=drawn.get("detector_risk_coverage", ())),
+        Section("other", "On other data", (), filled(("", readings_table(other, subjects=False)))),
+        Section(
+            "table",
+            "Every detector",
+            (explained,),
+            filled(("", detector_table(results))),
+            more=(Section("what", "What each is", facts=about),),
+        ),
+        Section("checks", "Checks", (tested, *warnings), filled(("", readings_table(checks, subjects=False)))),
+        Section("methods", "Methods", (methods,), facts=trained, docs="detectors.md"),
+        Section("repeat", "Repeat", code=context.command),
     ]
+    return [section for section in sections if section.tables or section.figures or section.text or section.code]
 
 
 def detector_table(results: DetectionResults) -> Table:
@@ -516,67 +502,51 @@ def _auroc_rows(results: DetectionResults) -> pl.DataFrame:
     )
 
 
-def _other_rows(results: DetectionResults) -> pl.DataFrame:
-    """Gains over confidence on data that was not learned from."""
-    drawn = {"metric": AUROC, "prevalence": BALANCED, "against": CONFIDENCE, "detector": list(_LINES)}
-    rows = select(results.differences, **drawn).filter(pl.col("train") != pl.col("test"))
-    lines = {
-        name: "from all the others" if name.startswith("all but ") else f"from {_short_name(name)}"
-        for name in rows["train"].unique()
-    }
-    return rows.filter(pl.col("difference").is_finite()).select(
-        pl.col("train").replace_strict(lines, return_dtype=pl.String).alias("line"),
-        pl.col("detector").alias("kind"),
-        pl.col("test").alias("dataset"),
-        pl.col("difference").alias("value"),
-        "ci_low",
-        "ci_high",
-        "n",
-    )
-
-
-_OPEN = {"color": QUIET_INK, "marker": "s", "markerfacecolor": "white", "markeredgecolor": QUIET_INK}
-_MARKS: dict[str, dict[str, Any]] = {
-    "detector": {"color": INK, "marker": "o"},
-    "baseline": _OPEN,
-    PROBE: {"color": _LINES[PROBE]["color"], "marker": "s"},
-    BOTH: {"color": _LINES[BOTH]["color"], "marker": "o"},
-    AUTO: {"color": _LINES[AUTO]["color"], "marker": "D"},
+_SIZE = {"markersize": 4.2, "linewidth": 1.3, "markeredgewidth": 1.0}
+_AUROC_MARKS = {
+    "detector": ("detector", _SIZE | {"color": INK, "marker": "o"}),
+    "baseline": ("baseline", _SIZE | {"color": QUIET_INK, "marker": "s", "markerfacecolor": "white"}),
 }
 
 
-def _forest(data: pl.DataFrame, label: str, null: float, offset: float) -> list[Forest]:
-    """A line per detector, or per dataset that was learned from; a mark per kind."""
-    kinds = set(data["kind"])
-    size = {"markersize": 4.2, "linewidth": 1.3, "markeredgewidth": 1.0}
-    marks = Marks("kind", {name: (name, size | style) for name, style in _MARKS.items() if name in kinds}, offset)
+def _auroc_panels(data: pl.DataFrame) -> list[Forest]:
+    """A line per detector."""
     lines = {line: line for line in data["line"].unique(maintain_order=True)}
-    baselines = set(select(data, kind="baseline")["line"])
-    width = 4.2 if data["dataset"].n_unique() == 1 else 2.6
     return [
         Forest(
-            "line", lines, marks, label, "", width, null=null, set_apart=baselines, words_once=True, finish=_draw_guide
+            "line",
+            lines,
+            Marks("kind", _AUROC_MARKS, 0.0),
+            f"AUROC, n = {max(data['n']):,}",
+            width=4.2 if data["dataset"].n_unique() == 1 else 2.6,
+            null=0.5,
+            set_apart=set(select(data, kind="baseline")["line"]),
+            words_once=True,
+            finish=_draw_guide,
         )
     ]
 
 
 def _draw_guide(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
     """The AUROC of confidence through all lines."""
-    if "detector" in rows.columns:
-        for auroc in select(rows, detector=CONFIDENCE)["value"]:
-            axes.axvline(auroc, zorder=1.6, **_LINES[CONFIDENCE])
-
-
-def _room_for_lines(data: pl.DataFrame) -> float:
-    return max(0.0, 0.083 * max(map(len, data["line"])) - 0.45)
+    for auroc in select(rows, detector=CONFIDENCE)["value"]:
+        axes.axvline(auroc, zorder=1.6, **_LINES[CONFIDENCE])
 
 
 def _risk_panels(data: pl.DataFrame) -> list[Lines]:
-    series = [Series({"detector": name}, line, name, "none") for name, line in _LINES.items()]
-    axis: dict[str, Any] = {"x": "coverage", "y": "risk", "x_label": "coverage (answers accepted)"}
-    finish, width = _draw_square, _panel_side(data)
-    label = "risk (false among them)"
-    return [Lines(series, label, "", width, null=None, finish=finish, over_layers=False, **axis)]
+    return [
+        Lines(
+            [Series({"detector": name}, line, name, "none") for name, line in _LINES.items()],
+            "risk (false among them)",
+            width=_panel_side(data),
+            x="coverage",
+            y="risk",
+            x_label="coverage (answers accepted)",
+            over_layers=False,
+            null=None,
+            finish=_draw_square,
+        )
+    ]
 
 
 def _panel_side(data: pl.DataFrame) -> float:
@@ -589,7 +559,6 @@ def _draw_square(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
     axes.grid(True, axis="both")
 
 
-_LAYOUT: dict[str, Any] = {"side_by_side": 4, "dataset_words": _short_name, "legend_columns": 4}
 CHARTS = (
     ChartSpec(
         "detector_auroc",
@@ -601,12 +570,13 @@ CHARTS = (
         "Out of fold; 0.5 is guessing. Bars: 95% intervals over groups. Dotted line: confidence, which takes no "
         "extra pass. The number beside a name: extra passes through the model per answer.",
         _auroc_rows,
-        lambda data: _forest(data, f"AUROC, n = {max(data['n']):,}", 0.5, 0.0),
+        _auroc_panels,
         share="x",
+        side_by_side=4,
+        dataset_words=_short_name,
         height=lambda data: 0.205 * data["line"].n_unique() + 0.1,
         gap=0.22,
-        labels=_room_for_lines,
-        **_LAYOUT,
+        labels=lambda data: max(0.0, 0.083 * max(map(len, data["line"])) - 0.45),
     ),
     ChartSpec(
         "detector_risk_coverage",
@@ -617,24 +587,11 @@ CHARTS = (
         lambda results: select(results.curves, detector=list(_LINES)),
         _risk_panels,
         share="y",
+        side_by_side=4,
+        dataset_words=_short_name,
         height=_panel_side,
         gap=0.42,
-        **_LAYOUT,
-    ),
-    ChartSpec(
-        "detector_other_data",
-        "on other data, beside confidence",
-        "What the AUROC of probe, probe+confidence and auto gains over confidence, by the dataset that they learned "
-        "from and the one that they are tested on, with intervals",
-        "Gain in AUROC over confidence on answers of another dataset (or prompt) than the one learned from.",
-        "Paired differences with 95% intervals. Left of zero the model's own confidence, which is free, is better.",
-        _other_rows,
-        lambda data: _forest(data, "AUROC over confidence", 0.0, 0.22),
-        share="x",
-        height=lambda data: 0.34 * data["line"].n_unique() + 0.1,
-        gap=0.22,
-        labels=_room_for_lines,
-        **_LAYOUT,
+        legend_columns=4,
     ),
 )
 """In the order of the page."""

@@ -61,14 +61,14 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         Section("items", "Items", live="item-table"),
         *([Section("further", "Further evidence", (_FURTHER,), more=tuple(further))] if further else []),
         _methods_section(findings, readings),
+        Section("repeat", "Repeat", code=findings.command),
     ]
     page = SectionsPage(
         "anchorscope",
         f"{findings.model}: does its sense of truth come from the question or from the answer?",
+        card,
         (),
         sections,
-        findings.command,
-        card,
         (SectionFigure("delta_p", _DELTA_P, "", title="The paper's chart", narrow=True),),
         findings.model,
     )

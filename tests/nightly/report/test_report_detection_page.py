@@ -11,7 +11,7 @@ from anchorscope.report import detection
 from anchorscope.report.detection import DetectionResults, detection_figures, detector_table, write_detection_report
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
-NAMES = ("detector_auroc", "detector_risk_coverage", "detector_other_data")
+NAMES = ("detector_auroc", "detector_risk_coverage")
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {
@@ -51,7 +51,7 @@ def test_everything_that_is_told_is_written(written):
 
 def test_the_page_is_one_file(written):
     page = (written[0] / "report.html").read_text(encoding="utf-8")
-    assert page.count("data:image/svg+xml;base64,") == 3
+    assert page.count("data:image/svg+xml;base64,") == len(NAMES)
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
     assert "not available</div>" not in page
 
@@ -104,7 +104,7 @@ def test_nothing_is_clipped(tmp_path, datasets, truth):
     write_world(World(datasets=datasets, truth=truth), tmp_path)
     results = DetectionResults.read(tmp_path)
     figures = detection_figures(results, "A-model-with-a-name-8B")
-    assert tuple(figure.name for figure in figures) == NAMES[: 3 if len(datasets) > 1 else 2]
+    assert tuple(figure.name for figure in figures) == NAMES
     for chart in figures:
         figure = chart.plot()
         width, height = figure.get_size_inches()
