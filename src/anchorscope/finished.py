@@ -26,12 +26,10 @@ from anchorscope.artefacts.sealed_folder import Damaged, damage
 from anchorscope.catalogue import EVIDENCE, LOADED
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
-from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
+from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings, headline_effects
 
-ANSWER = "answer.json"
-"""The answer card, for programs."""
 FOR_DETECTORS = "for_detectors"
 """Whether a run made only what detectors read, in its manifest."""
 
@@ -120,11 +118,7 @@ class FinishedRun:
 
     @cached_property
     def card(self) -> AnswerCard:
-        """The answer card as it was written; computed again where the run was moved or has none of this format."""
-        if ANSWER in self.manifest["sha256"]:
-            record = json.loads(self.place(ANSWER).read_text(encoding="utf-8"))
-            if "trust" in record and Path(record["folder"]).resolve() == self.path.resolve():
-                return card_from_record(record)
+        """The answer card, with commands for where the run is now."""
         return answer_card(self.findings, read(self.findings))
 
     @property

@@ -114,20 +114,6 @@ class AnswerCard:
         return asdict(self)
 
 
-def card_from_record(record: dict[str, Any]) -> AnswerCard:
-    """The card that answer.json holds."""
-    return AnswerCard(
-        record["model"],
-        record["sentence"],
-        Trust(**record["trust"]) if record.get("trust") else None,
-        tuple(Number(**number) for number in record.get("numbers", ())),
-        tuple(record.get("warnings", ())),
-        tuple(NextStep(**step) for step in record.get("next_steps", ())),
-        tuple(Bar(**bar) for bar in record.get("bars", ())),
-        record.get("folder", ""),
-    )
-
-
 def card_html(card: AnswerCard) -> str:
     """The card as a piece of HTML with its own style."""
     return fragment("card", {"card": card})

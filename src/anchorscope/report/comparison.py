@@ -468,14 +468,14 @@ def check_claims(runs: Sequence[Findings]) -> list[Reading]:
 def _claim_numbers(claim: Claim, runs: Sequence[RunCurves]) -> Iterator[tuple[str, Estimate]]:
     """The claim's number on every dataset of every run, with what it is of."""
     for run in runs:
-        curves = {name: (run.q(name), run.a(name)) for name in run.datasets}
+        curves = {name: (run.q(name), run.a(name)) for name in run.findings.datasets}
         values = {name: claim.measure(q, a) for name, (q, a) in curves.items() if q is not None and a is not None}
         if claim.dataset is None:
-            yield from ((f"{display_name(name)}, {run.model}", value) for name, value in values.items())
+            yield from ((f"{display_name(name)}, {run.findings.model}", value) for name, value in values.items())
         elif set(PAPER) <= set(values):
             for other in (name for name in PAPER if name != claim.dataset):
                 gap = difference_of(values[claim.dataset], values[other])
-                yield f"against {display_name(other)}, {run.model}", gap
+                yield f"against {display_name(other)}, {run.findings.model}", gap
 
 
 def _claim_reading(name: str, claim: Claim, curves: Sequence[RunCurves], models: str) -> Reading:

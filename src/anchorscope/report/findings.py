@@ -276,16 +276,6 @@ class RunCurves:
     findings: Findings
     assignment: str
 
-    @property
-    def model(self) -> str:
-        """Whose curves these are."""
-        return self.findings.model
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """All datasets of the run, also those without a curve."""
-        return self.findings.datasets
-
     def q(self, dataset: str) -> SampledCurve | None:
         """The Q-Anchored curve; None where the run has no draws of it, or the group no items."""
         return self._curves.get((dataset, Q_ANCHORED))
