@@ -158,19 +158,20 @@ def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
     spoken, sentences = _spoken(findings), [_of_sources(findings, name) for name in findings.datasets]
     if not spoken:
         return " ".join(filter(None, [*sentences, _no_answer(findings)]))
+    silent = [name for name in findings.datasets if name not in spoken]
     verdicts = {name: _verdict(readings, name, "needs_both") for name in spoken}
     together = _over(findings, spoken, TOGETHER)
     if set(verdicts.values()) == {"no"}:
         together = f"Hardly any ({together})"
+    where = _named(findings, spoken, " ({})") if silent else ""
     sentences.append(
-        f"{together} of the probe's evidence{_named(findings, spoken, ' ({})')} needs question and answer together; "
+        f"{together} of the probe's evidence{where} needs question and answer together; "
         f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
         f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words."
     )
     if unclear := [name for name, verdict in verdicts.items() if verdict == "inconclusive"]:
         where = _named(findings, unclear, " on {}")
         sentences.append(f"The first share may be zero{where}: the test is inconclusive.")
-    silent = [name for name in findings.datasets if name not in spoken]
     sentences += [f"No shares of {display_name(name)}: {why_silent(findings, name)}." for name in silent]
     return " ".join(filter(None, sentences))
 
@@ -265,7 +266,7 @@ def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
     for reading in (*at_tested, *failed):
         layers = f" at {layer_names(reading.failing)}" if reading.failing else ""
         where = layers + _named(findings, [reading.dataset or ""], " on {}")
-        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted}"
+        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted.partition(',')[0]}"
         return Trust("no" if at_tested else "partly", reason)
     if {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)} != {"yes"}:
         return Trust("partly", f"the key words may carry no more than random words do; {counted}")
@@ -344,9 +345,8 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
     folder, steps = findings.folder or "RUN", []
     controls = [reading for reading in readings if reading.claim == "random_small"]
     if failing := {layer for control in controls for layer in control.failing or ()}:
-        several = "the layers that fail a control (see “Can I trust it?”)"
-        where = several if len(findings.datasets) > 1 else layer_names(sorted(failing))
-        steps.append(NextStep(f"Do not interpret ΔP at {where}."))
+        where = "where a control fails" if len(findings.datasets) > 1 else f"at {layer_names(sorted(failing))}"
+        steps.append(NextStep(f"Do not interpret ΔP {where}."))
     if not _spoken(findings):
         steps.append(NextStep("Ask more questions: these are too few for an answer."))
     if "matched" not in set(findings.experiments["experiment"]):

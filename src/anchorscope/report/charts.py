@@ -284,7 +284,7 @@ class StackedParts:
             axes.plot(layers, values, color=INK, linestyle=dash, linewidth=1.3)
             note_curve(axes, words, INK, layers.tolist(), values.tolist())
         for layer in rows.filter("in_band")["layer"].unique():
-            axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0)
+            axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0.5)
         if np.isnan(shares).all():
             empty_panel(axes, "too little evidence to divide")
         zero_line(axes)
@@ -313,8 +313,8 @@ EVIDENCE_PARTS = ChartSpec(
     "evidence_parts",
     "what the evidence rests on",
     "Four parts of the probe's evidence, stacked over the layers, a panel per dataset",
-    "Black lines: what needs the key words, and what needs random words.",
-    "Shares of the probe's evidence for the truth. Black strip: the layers of the band, whose AUC is within one "
+    "Solid line: what needs the key words. Dotted line: what needs random words.",
+    "Shares of the probe's evidence for the truth. Strip at the foot: the layers of the band, whose AUC is within one "
     "standard error of the best. Intervals are in the tables.",
     _part_rows,
     lambda _: [StackedParts()],

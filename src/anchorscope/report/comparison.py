@@ -204,13 +204,9 @@ def _sections(
     runs = filled(("", runs_table(compared, readings)), others)
     sections = [Section("runs", "Runs", (), runs, links=compared.pages)]
     measured = [check for check in across if check.estimate]
-    single = [check for check in measured if not check.key]
-    datasets = list(dict.fromkeys(check.dataset for check in single if check.dataset))
-    changes = filled(
-        ("", readings_table([check for check in measured if check.key], subjects=False)),
-        ("The last run less the first, dataset by dataset", verdicts_table(single, datasets)),
-    )
-    if changes:
+    datasets = list(dict.fromkeys(check.dataset for check in measured))
+    if measured:
+        changes = (("The last run less the first", verdicts_table(measured, datasets)),)
         sections.append(Section("changes", f"What changes {along(compared.runs)}", (), changes))
     controls = controls_table(compared, readings)
     text = "Those that failed or are inconclusive:" if controls.rows else "All controls passed, in every run."

@@ -65,7 +65,7 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
     ]
     page = SectionsPage(
         "anchorscope",
-        f"{findings.model}: does its sense of truth come from the question or from the answer?",
+        f"{findings.model}: does its sense of truth come from the question or the answer?",
         card,
         (),
         sections,
