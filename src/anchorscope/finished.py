@@ -110,9 +110,6 @@ class FinishedRun:
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
-            supplied={row["dataset"]: row["supplied"] for row in self.manifest["counts"] if "supplied" in row},
-            balanced_by=self.manifest.get("balanced_by", {}),  # older runs did not write down what happened
-            grouped_by=self.manifest.get("grouped_by", {}),
             warnings=tuple(self.manifest.get("warnings", ())),
         )
 

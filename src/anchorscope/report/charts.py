@@ -48,7 +48,6 @@ from anchorscope.report.palette import (
     LINE_STYLES,
     PART_COLOURS,
     PART_HATCHES,
-    RULE_TITLES,
     RULES,
     DatasetStyle,
     dataset_styles,
@@ -177,7 +176,7 @@ def _spec(
     handles = _handles(data, datasets, any((layers or {}).values()), named="" not in titles or not titles[""])
     return ChartSpec(
         chart_name(rule),
-        "as in the paper" if words else "" if rule == "plain" else RULE_TITLES[rule],
+        "as in the paper" if words else "" if rule == "plain" else RULES[rule],
         "",
         "",
         "",

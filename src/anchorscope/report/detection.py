@@ -521,7 +521,6 @@ def _auroc_panels(data: pl.DataFrame) -> list[Forest]:
             width=4.2 if data["dataset"].n_unique() == 1 else 2.6,
             null=0.5,
             set_apart=set(select(data, kind="baseline")["line"]),
-            words_once=True,
             finish=_draw_guide,
         )
     ]

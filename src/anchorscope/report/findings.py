@@ -27,7 +27,7 @@ from anchorscope.artefacts.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
-from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, RULES, display_name
+from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, RULES
 from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 from anchorscope.stats.estimate import Estimate
 
@@ -88,12 +88,6 @@ class Findings:
     """Where the run lies, as its user named it."""
     options: Mapping[str, Any] | None = None
     """Those of the run, where its model was given in memory, so that only a call in Python can run it again."""
-    supplied: Mapping[str, int] = field(default_factory=dict)
-    """Per dataset, how many of the asked questions brought their answer: the model did not write these."""
-    balanced_by: Mapping[str, str] = field(default_factory=dict)
-    """Per dataset, where true and false answers were really balanced: `relation`, `dataset` or `none`."""
-    grouped_by: Mapping[str, str] = field(default_factory=dict)
-    """Per dataset, what really kept items in one fold: `subject`, `question` (nothing but itself) or `answer`."""
     warnings: tuple[str, ...] = ()
     """What may make the numbers worth less than they look; one sentence each, without a full stop."""
 
@@ -254,13 +248,6 @@ def headline(table: pl.DataFrame) -> pl.DataFrame:
     there = rules_in(table)
     rule = next((name for name in (*HEADLINE_RULES, *there) if name in there), None)
     return table if rule is None else select(table, assignment=rule)
-
-
-def absent_notes(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
-    """One note that names the datasets without a row."""
-    there = set(table["dataset"])
-    missing = [display_name(name) for name in findings.datasets if name not in there]
-    return (f"Not measured here: {', '.join(missing)}.",) if missing else ()
 
 
 def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ def _recovery_panels(data: pl.DataFrame) -> list[Forest]:
         for place, name in enumerate(present(data, "experiment"))
     }
     lines = {name: name for name in present(data, "line")}
-    return [Forest("line", lines, Marks("experiment", styles, 0.0), "AUC", "", 2.35, null=0.5, words_once=True)]
+    return [Forest("line", lines, Marks("experiment", styles, 0.0), "AUC", "", 2.35, null=0.5)]
 
 
 RECOVERY_CHART = ChartSpec(
