@@ -208,9 +208,7 @@ def _sections(
     if measured:
         changes = (("The last run less the first", verdicts_table(measured, datasets)),)
         sections.append(Section("changes", f"What changes {along(compared.runs)}", (), changes))
-    controls = controls_table(compared, readings)
-    text = "Those that failed or are inconclusive:" if controls.rows else "All controls passed, in every run."
-    sections.append(Section("controls", "Controls", (text,), filled(("", controls))))
+    sections.append(Section("controls", "Controls", (), filled(("", controls_table(compared, readings)))))
     if len(compared.runs) > 1:
         facts = {}
         for flag in compared.flags:
@@ -241,14 +239,13 @@ def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) ->
 
 
 def controls_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
-    """The controls that failed or are inconclusive, run by run."""
+    """A row per control, a column per run and dataset."""
     controls = [
-        replace(control, subject=f"{run.model}, {display_name(control.dataset or '')}")
+        replace(control, dataset=f"{run.model}, {display_name(control.dataset or '')}")
         for run in trained_runs(compared.runs)
         for control in controls_in(readings[run.model])
-        if control.verdict != "yes"
     ]
-    return readings_table(sorted(controls, key=lambda control: control.verdict != "no"), subjects=True)
+    return verdicts_table(controls, list(dict.fromkeys(control.dataset for control in controls)))
 
 
 # Checks across runs
