@@ -20,8 +20,6 @@ from anchorscope.report.verdicts import Verdict, has_interval
 from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number, spanned
 from anchorscope.stats.estimate import Estimate
 
-MOST_STEPS = 3
-"""Next steps on a card; a longer list is not read."""
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 """How the warning begins that the card gives in its own words."""
 UNAVAILABLE = "not available on "
@@ -357,7 +355,7 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
         if findings.options is not None:  # the model is in memory: only a call in Python can run it
             detect = command_again(findings, folder, keep="states")
         steps.append(NextStep("Train a hallucination detector:", detect))
-    return tuple(steps[:MOST_STEPS])
+    return tuple(steps[:3])  # a longer list is not read
 
 
 def command_again(findings: Findings, folder: str, **options: str) -> str:
