@@ -133,7 +133,7 @@ class Run:
     @property
     def figures(self) -> tuple[str, ...]:
         """The names that `figure` takes."""
-        from anchorscope.report.render import figures_of
+        from anchorscope.report.charts import figures_of
 
         return tuple(display.name for display in figures_of(self._finished.findings))
 
@@ -150,7 +150,7 @@ class Run:
         `datasets` chooses some of the run's; `size` is the ΔP chart's width and height in inches. `out` also writes a
         file, whose ending says as what: .svg, .pdf, .png, or .csv for the numbers.
         """
-        from anchorscope.report.render import figure_named
+        from anchorscope.report.charts import figure_named
 
         display = figure_named(self._finished.findings, name, datasets, size)
         if out is not None:

@@ -26,12 +26,10 @@ from anchorscope.artefacts.sealed_folder import Damaged, damage
 from anchorscope.catalogue import EVIDENCE, LOADED
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
-from anchorscope.report.answer_card import AnswerCard, answer_card, card_from_record
+from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings, headline_effects
 
-ANSWER = "answer.json"
-"""The answer card, for programs."""
 FOR_DETECTORS = "for_detectors"
 """Whether a run made only what detectors read, in its manifest."""
 
@@ -45,12 +43,6 @@ class _ModelFacts(BaseModel):
     dtype: str
 
 
-class _StepFacts(BaseModel):
-    step: str
-    seconds: float
-    peak_memory_mb: float
-
-
 class _Manifest(BaseModel):
     """What readers of `manifest.json` rely on, where present; it has more."""
 
@@ -59,7 +51,6 @@ class _Manifest(BaseModel):
     sha256: dict[str, str]
     model: _ModelFacts = _ModelFacts.model_construct()
     counts: list[dict[str, str | int]] = []
-    steps: list[_StepFacts] = []
     reference_layers: dict[str, list[int]] = {}
     unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
@@ -86,7 +77,7 @@ class FinishedRun:
     def findings(self) -> Findings:
         if self.is_for_detectors:
             raise self._unusable_error("no tables")
-        needed = ("model", "counts", "steps", "reference_layers", "unavailable")
+        needed = ("model", "counts", "reference_layers", "unavailable")
         missing = [name for name in needed if name not in self.manifest]
         if missing:
             raise self._unusable_error(f"no {missing[0]} in its manifest.json")
@@ -107,9 +98,6 @@ class FinishedRun:
             reference_layers={name: tuple(per_fold) for name, per_fold in layers.items()},
             facts=self.manifest.get("facts", {}),
             command=self._command(),
-            steps=pl.DataFrame(
-                [{name: step[name] for name in _StepFacts.model_fields} for step in self.manifest["steps"]]
-            ),
             random_weights=model["random_weights"],
             experiments=self.csv("experiments", EXPERIMENT_SCHEMA),
             experiment_items=self.parquet("experiment_items"),
@@ -122,19 +110,12 @@ class FinishedRun:
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
-            supplied={row["dataset"]: row["supplied"] for row in self.manifest["counts"] if "supplied" in row},
-            balanced_by=self.manifest.get("balanced_by", {}),  # older runs did not write down what happened
-            grouped_by=self.manifest.get("grouped_by", {}),
             warnings=tuple(self.manifest.get("warnings", ())),
         )
 
     @cached_property
     def card(self) -> AnswerCard:
-        """The answer card as it was written; computed again where the run was moved or has none of this format."""
-        if ANSWER in self.manifest["sha256"]:
-            record = json.loads(self.place(ANSWER).read_text(encoding="utf-8"))
-            if "trust" in record and Path(record["folder"]).resolve() == self.path.resolve():
-                return card_from_record(record)
+        """The answer card, with commands for where the run is now."""
         return answer_card(self.findings, read(self.findings))
 
     @property

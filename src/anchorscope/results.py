@@ -42,7 +42,7 @@ from anchorscope.plan.interventions import Missing
 from anchorscope.plugins import installed
 from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe, to_toml
-from anchorscope.report.render import write_all
+from anchorscope.report.run_page import write_all
 from anchorscope.steps.dataset_run import DatasetRun
 from anchorscope.steps.job import Job
 

@@ -8,7 +8,7 @@ import pytest
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import Detection
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.report.detection import detection_page
+from anchorscope.report import detection
 from kept_runs import CUTS, questions_of, write_kept_run
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are left out: no test here looks at them."""
-    monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
+    monkeypatch.setattr(detection, "save_all", lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
         write_kept_run(folder / "zero", [zero], kept=("clean",), prompt="zero-shot"),
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection_page, "save_all", lambda *_: None)
+        patch.setattr(detection, "save_all", lambda *_: None)
         names = (*FEW, "mop")
         return story.detect(paths, out=folder / "out", detectors=names, bundles=("probe",), **{**QUICK, "tosses": 0})
 

@@ -18,8 +18,8 @@ from anchorscope.comparing.compare import FILES, Comparison, differences, open_r
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
-from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.comparison_page import Difference
+from anchorscope.report import comparison
+from anchorscope.report.comparison import Difference
 from compared_runs import model_findings, write_run
 
 REFUSED = {
@@ -127,7 +127,7 @@ def test_at_least_two_different_folders_are_needed(tmp_path: Path) -> None:
 
 
 def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
+    monkeypatch.setattr(comparison, "save_all", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     pair(tmp_path / "my runs", prompt="zero-shot")
     given = [Path("my runs") / "b", Path("my runs") / "a"]

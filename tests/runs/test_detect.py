@@ -18,7 +18,7 @@ from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.evaluation import COMPARED, NAMES
 from anchorscope.errors import UserError
-from anchorscope.report.detection import detection_page
+from anchorscope.report import detection
 from anchorscope.report.panel_figure import ExperimentFigure
 from kept_runs import questions_of, write_kept_run
 from whole_runs import files_of
@@ -55,14 +55,14 @@ def detected(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
             figure.plot()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection_page, "save_all", draw)
+        patch.setattr(detection, "save_all", draw)
         return story.detect([run], out=tmp_path_factory.mktemp("detect") / "out", **QUICK)
 
 
 @pytest.fixture
 def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are left out: they take the time, and one test looks at them."""
-    monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
+    monkeypatch.setattr(detection, "save_all", lambda *_: None)
 
 
 def test_the_detector_that_the_answer_names_is_the_recommended_one(detected: Detection) -> None:

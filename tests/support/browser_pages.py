@@ -7,9 +7,7 @@ import polars as pl
 import pytest
 
 from anchorscope.progress import Silent
-from anchorscope.report import render, validation_page
-from anchorscope.report.comparison import comparison_page
-from anchorscope.report.detection import detection_page
+from anchorscope.report import comparison, detection, run_page, validation_page
 from anchorscope.report.findings import Findings
 from compared_runs import model_findings
 from detection_synthetic import World, write_world
@@ -53,8 +51,8 @@ PALE = """() => {
 def write_run(findings: Findings, folder: Path) -> Path:
     """The page of a run; figures that a test wants to see must lie in the folder already."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(render, "save_all", lambda *figures: None)  # drawing them takes longer than all else
-        render.write_all(findings, folder)
+        patch.setattr(run_page, "save_all", lambda *figures: None)  # drawing them takes longer than all else
+        run_page.write_all(findings, folder)
     return folder / "report.html"
 
 
@@ -65,12 +63,12 @@ def _run(folder: Path) -> Path:
 
 def _compare(folder: Path) -> Path:
     runs = (model_findings("Small"), model_findings("Large", layers=16, depth=-70.0, parameters=10**9))
-    comparison_page.write_comparison(comparison_page.Compared(runs), folder, Silent())
+    comparison.write_comparison(comparison.Compared(runs), folder, Silent())
     return folder / "report.html"
 
 
 def _detection(folder: Path) -> Path:
-    detection_page.write_detection_report(folder, write_world(World(datasets=("popqa", "nq")), folder))
+    detection.write_detection_report(folder, write_world(World(datasets=("popqa", "nq")), folder))
     return folder / "report.html"
 
 
@@ -84,8 +82,8 @@ def _study(folder: Path) -> Path:
     runs = tuple(with_shares(model_findings(name, layers=30)) for name in ("small", "large"))
     others = (("large-1", "failed", "12 true answers; ask more questions"),)
     pages = {run.model: f"../runs/{run.model}/report.html" for run in runs}
-    compared = comparison_page.Compared(runs, study="sizes", other_runs=others, pages=pages)
-    comparison_page.write_comparison(compared, folder, Silent())
+    compared = comparison.Compared(runs, study="sizes", other_runs=others, pages=pages)
+    comparison.write_comparison(compared, folder, Silent())
     return folder / "report.html"
 
 
@@ -101,6 +99,6 @@ PAGES: dict[str, Callable[[Path], Path]] = {
 def write_page(kind: str, folder: Path) -> Path:
     """A page without its printed figures, which take the time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (comparison_page, detection_page, validation_page):
+        for module in (comparison, detection, validation_page):
             patch.setattr(module, "save_all", lambda *_: None)
         return PAGES[kind](folder)

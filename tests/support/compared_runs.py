@@ -86,7 +86,6 @@ def write_run(
         "facts": dict(findings.facts),
         "reference_layers": {name: list(layers) for name, layers in findings.reference_layers.items()},
         "unavailable": [],
-        "steps": findings.steps.to_dicts(),
     }
     return seal_run(folder, model, **said, **about)
 

@@ -14,7 +14,7 @@ from anchorscope.artefacts.schema import (
     DETECTOR_SCHEMA,
 )
 from anchorscope.catalogue import DETECTORS
-from anchorscope.report.detection.results import DetectionContext
+from anchorscope.report.detection import DetectionContext
 
 FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 TRUTH = {

@@ -20,9 +20,7 @@ from anchorscope.models.process_settings import threads
 from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import planted_items
 from anchorscope.planted.language import RIGHT_VERDICT, WORDINGS, WRONG_VERDICT, the_language
-from anchorscope.report import render
-from anchorscope.report.comparison import comparison_page
-from anchorscope.report.detection import detection_page
+from anchorscope.report import comparison, detection, run_page
 from golden import (
     OUT,
     STDOUT,
@@ -62,7 +60,7 @@ def golden_folder(piece: str) -> Path:
 def without_figures() -> Iterator[None]:
     """Commands inside draw no figures, which take longer than all the rest; everything else is written."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (render, comparison_page, detection_page):
+        for module in (run_page, comparison, detection):
             patch.setattr(module, "save_all", lambda *_: None)
         yield
 

@@ -508,16 +508,14 @@ def replay(stage: Stage, folder: Path, name: str, seed: int) -> int:
 def build_stage(folder: Path) -> Stage:
     """Imports all that commands import, so that no child has to, and builds the stage in a child."""
     import anchorscope
-    from anchorscope.report import render, validation_page
-    from anchorscope.report.comparison import comparison_page
-    from anchorscope.report.detection import detection_page
+    from anchorscope.report import comparison, detection, run_page, validation_page
 
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
         if not module.name.startswith(("anchorscope.adapters.", "anchorscope.bench.")):
             importlib.import_module(module.name)
     for family in FAMILIES:
         importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-    for page in (render, validation_page, comparison_page, detection_page):
+    for page in (run_page, validation_page, comparison, detection):
         page.save_all = lambda figures, out, progress: progress.advance(len(figures))  # type: ignore[attr-defined]
     os.fsync = os.fstat  # type: ignore[assignment]  # no power is cut here
     child = os.fork()  # what computes here could not fork afterwards

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.report.render import write_all
+from anchorscope.report.run_page import write_all
 from report_shares import run_with_shares
 
 

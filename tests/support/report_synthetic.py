@@ -246,13 +246,6 @@ def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int =
             "versions": "anchorscope 0.1.0, torch 2.13.0",
         },
         command="anchorscope run runs/demo/recipe.toml --out runs/again",
-        steps=pl.DataFrame(
-            {
-                "step": ["answers", "clean states", "probes", "knockout"],
-                "seconds": [61.2, 30.0, 12.4, 29.1],
-                "peak_memory_mb": [812.0, 1023.0, 1100.0, 990.0],
-            }
-        ),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.progress import Progress
-from anchorscope.report import render
+from anchorscope.report import run_page
 from anchorscope.report.panel_figure import ExperimentFigure
 
 
@@ -28,5 +28,5 @@ def unprinted(*printed: str) -> Iterator[None]:
             progress.advance(1)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(render, "save_all", draw)
+        patch.setattr(run_page, "save_all", draw)
         yield

@@ -62,8 +62,7 @@ def compare(
             claims=claims,
             progress=listener(quiet),
         )
-    figures, report, manifest = Path(out) / "figures", Path(out) / "report.html", comparison.manifest
-    chart = figures / ("evidence_bars.png" if (figures / "evidence_bars.png").exists() else "delta_p.png")
+    chart, report, manifest = Path(out) / "figures/delta_p.png", Path(out) / "report.html", comparison.manifest
     for difference in manifest["differences"]:
         say(f"warning: {difference['text']}", quiet)
     if as_json:

@@ -22,7 +22,7 @@ from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.comparison.comparison_page import RANDOM_MARK, STACKED, Compared, Difference, write_comparison
+from anchorscope.report.comparison import RANDOM_MARK, STACKED, Compared, Difference, write_comparison
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import display_name
 from anchorscope.report.wording import listing

@@ -44,8 +44,7 @@ from anchorscope.models.sources import is_shape, locate
 from anchorscope.pipeline import run_recipe
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
-from anchorscope.report.detection.detection_page import write_detection_report
-from anchorscope.report.detection.results import DetectionContext
+from anchorscope.report.detection import DetectionContext, write_detection_report
 from anchorscope.results import versions
 
 ENOUGH_TRUE = 200

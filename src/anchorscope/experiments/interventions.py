@@ -12,9 +12,9 @@ from matplotlib.lines import Line2D
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.experiments import section
-from anchorscope.report.charts.delta_p import CURVE_COLUMNS, POINTS_NOTE, drawable
+from anchorscope.report.charts import CURVE_COLUMNS, POINTS_NOTE, drawable
 from anchorscope.report.findings import Findings, find, interventions, present, rules_in, select
-from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED, RULE_TITLES
+from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED, RULES
 from anchorscope.report.panel_figure import GROUP_MARKS, ChartSpec, Forest, Lines, Series
 from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, SMALL_RATIO, above, all_of, below, between, size_ratio
 from anchorscope.report.wording import count, percent, points
@@ -79,15 +79,7 @@ def _forests(data: pl.DataFrame) -> list[Forest]:
     lines = {name: intervention_label(name) for name in present(data, "intervention", tuple(INTERVENTIONS))}
     return [
         Forest(
-            "intervention",
-            lines,
-            GROUP_MARKS,
-            "ΔP at l*",
-            RULE_TITLES[rule],
-            3.3,
-            {"assignment": rule},
-            set_apart=CONTROLS,
-            words_once=True,
+            "intervention", lines, GROUP_MARKS, "ΔP at l*", RULES[rule], 3.3, {"assignment": rule}, set_apart=CONTROLS
         )
         for rule in rules_in(data)
     ]
@@ -175,9 +167,7 @@ def _section(
                 label = intervention_label(name) if group == Q_ANCHORED else ""
                 line = style | {"linestyle": LINE_STYLES[group]}
                 series.append(Series({"intervention": name, "group": group}, line, label, band))
-        return [
-            Lines(series, "ΔP", RULE_TITLES[rule], 4.35, {"assignment": rule}, y="delta_p") for rule in _CURVE_RULES
-        ]
+        return [Lines(series, "ΔP", RULES[rule], 4.35, {"assignment": rule}, y="delta_p") for rule in _CURVE_RULES]
 
     chart = ChartSpec(
         {"edges": "direct_edges"}.get(slug, slug.replace("-", "_")),

@@ -20,8 +20,6 @@ from anchorscope.report.verdicts import Verdict, has_interval
 from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number, spanned
 from anchorscope.stats.estimate import Estimate
 
-MOST_STEPS = 3
-"""Next steps on a card; a longer list is not read."""
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 """How the warning begins that the card gives in its own words."""
 UNAVAILABLE = "not available on "
@@ -114,20 +112,6 @@ class AnswerCard:
         return asdict(self)
 
 
-def card_from_record(record: dict[str, Any]) -> AnswerCard:
-    """The card that answer.json holds."""
-    return AnswerCard(
-        record["model"],
-        record["sentence"],
-        Trust(**record["trust"]) if record.get("trust") else None,
-        tuple(Number(**number) for number in record.get("numbers", ())),
-        tuple(record.get("warnings", ())),
-        tuple(NextStep(**step) for step in record.get("next_steps", ())),
-        tuple(Bar(**bar) for bar in record.get("bars", ())),
-        record.get("folder", ""),
-    )
-
-
 def card_html(card: AnswerCard) -> str:
     """The card as a piece of HTML with its own style."""
     return fragment("card", {"card": card})
@@ -142,7 +126,12 @@ def answer_card(findings: Findings, readings: Sequence[Reading]) -> AnswerCard:
         _numbers(findings, readings),
         _warnings(findings),
         next_steps(findings, readings),
-        bars=_bars(findings),
+        bars=tuple(
+            bar
+            for dataset in findings.datasets
+            for cut in ("knockout", "random")
+            if (bar := part_bar(findings, dataset, cut)) is not None
+        ),
         folder=findings.folder,
     )
 
@@ -167,19 +156,20 @@ def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
     spoken, sentences = _spoken(findings), [_of_sources(findings, name) for name in findings.datasets]
     if not spoken:
         return " ".join(filter(None, [*sentences, _no_answer(findings)]))
+    silent = [name for name in findings.datasets if name not in spoken]
     verdicts = {name: _verdict(readings, name, "needs_both") for name in spoken}
     together = _over(findings, spoken, TOGETHER)
     if set(verdicts.values()) == {"no"}:
         together = f"Hardly any ({together})"
+    where = _named(findings, spoken, " ({})") if silent else ""
     sentences.append(
-        f"{together} of the probe's evidence{_named(findings, spoken, ' ({})')} needs question and answer together; "
+        f"{together} of the probe's evidence{where} needs question and answer together; "
         f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
         f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words."
     )
     if unclear := [name for name, verdict in verdicts.items() if verdict == "inconclusive"]:
         where = _named(findings, unclear, " on {}")
         sentences.append(f"The first share may be zero{where}: the test is inconclusive.")
-    silent = [name for name in findings.datasets if name not in spoken]
     sentences += [f"No shares of {display_name(name)}: {why_silent(findings, name)}." for name in silent]
     return " ".join(filter(None, sentences))
 
@@ -274,7 +264,7 @@ def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
     for reading in (*at_tested, *failed):
         layers = f" at {layer_names(reading.failing)}" if reading.failing else ""
         where = layers + _named(findings, [reading.dataset or ""], " on {}")
-        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted}"
+        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted.partition(',')[0]}"
         return Trust("no" if at_tested else "partly", reason)
     if {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)} != {"yes"}:
         return Trust("partly", f"the key words may carry no more than random words do; {counted}")
@@ -332,20 +322,15 @@ def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, .
     return tuple(numbers)
 
 
-def _bars(findings: Findings) -> tuple[Bar, ...]:
-    """Of every dataset whose shares are quoted: the parts over the band, and under random words."""
-    bars = []
-    for dataset in _spoken(findings):
-        labels = {"knockout": "Key words hidden", "random": "Random words hidden"}
-        if len(findings.datasets) > 1:
-            labels = {"knockout": display_name(dataset), "random": "random words"}
-        for cut, label in labels.items():
-            shares = {part: share_at(findings, dataset, cut, part) for part in PARTS}
-            values = {part: share.value for part, share in shares.items() if share is not None}
-            first = shares[TOGETHER]
-            if first is not None and len(values) == len(PARTS):
-                bars.append(Bar(label, values, finite(first.ci_low), finite(first.ci_high), cut == "random"))
-    return tuple(bars)
+def part_bar(findings: Findings, dataset: str, cut: str = "knockout") -> Bar | None:
+    """The parts over the band under a cut; None of a dataset whose shares are not quoted."""
+    shares = {part: share_at(findings, dataset, cut, part) for part in PARTS}
+    values = {part: share.value for part, share in shares.items() if share is not None}
+    first = shares[TOGETHER]
+    if dataset not in _spoken(findings) or first is None or len(values) < len(PARTS):
+        return None
+    label = "random words" if cut == "random" else display_name(dataset)
+    return Bar(label, values, finite(first.ci_low), finite(first.ci_high), cut == "random")
 
 
 # Next steps
@@ -358,9 +343,8 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
     folder, steps = findings.folder or "RUN", []
     controls = [reading for reading in readings if reading.claim == "random_small"]
     if failing := {layer for control in controls for layer in control.failing or ()}:
-        several = "the layers that fail a control (see “Can I trust it?”)"
-        where = several if len(findings.datasets) > 1 else layer_names(sorted(failing))
-        steps.append(NextStep(f"Do not interpret ΔP at {where}."))
+        where = "where a control fails" if len(findings.datasets) > 1 else f"at {layer_names(sorted(failing))}"
+        steps.append(NextStep(f"Do not interpret ΔP {where}."))
     if not _spoken(findings):
         steps.append(NextStep("Ask more questions: these are too few for an answer."))
     if "matched" not in set(findings.experiments["experiment"]):
@@ -371,7 +355,7 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
         if findings.options is not None:  # the model is in memory: only a call in Python can run it
             detect = command_again(findings, folder, keep="states")
         steps.append(NextStep("Train a hallucination detector:", detect))
-    return tuple(steps[:MOST_STEPS])
+    return tuple(steps[:3])  # a longer list is not read
 
 
 def command_again(findings: Findings, folder: str, **options: str) -> str:

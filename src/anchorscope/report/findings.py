@@ -27,7 +27,7 @@ from anchorscope.artefacts.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
-from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, RULES, display_name
+from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, RULES
 from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 from anchorscope.stats.estimate import Estimate
 
@@ -64,8 +64,6 @@ class Findings:
     """What was run, in display order."""
     command: str
     """The command that repeats the run."""
-    steps: pl.DataFrame
-    """step, seconds, peak_memory_mb."""
     random_weights: bool = False
     """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""
     experiments: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_SCHEMA))
@@ -90,12 +88,6 @@ class Findings:
     """Where the run lies, as its user named it."""
     options: Mapping[str, Any] | None = None
     """Those of the run, where its model was given in memory, so that only a call in Python can run it again."""
-    supplied: Mapping[str, int] = field(default_factory=dict)
-    """Per dataset, how many of the asked questions brought their answer: the model did not write these."""
-    balanced_by: Mapping[str, str] = field(default_factory=dict)
-    """Per dataset, where true and false answers were really balanced: `relation`, `dataset` or `none`."""
-    grouped_by: Mapping[str, str] = field(default_factory=dict)
-    """Per dataset, what really kept items in one fold: `subject`, `question` (nothing but itself) or `answer`."""
     warnings: tuple[str, ...] = ()
     """What may make the numbers worth less than they look; one sentence each, without a full stop."""
 
@@ -258,13 +250,6 @@ def headline(table: pl.DataFrame) -> pl.DataFrame:
     return table if rule is None else select(table, assignment=rule)
 
 
-def absent_notes(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
-    """One note that names the datasets without a row."""
-    there = set(table["dataset"])
-    missing = [display_name(name) for name in findings.datasets if name not in there]
-    return (f"Not measured here: {', '.join(missing)}.",) if missing else ()
-
-
 def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
     """The run's datasets that a table has rows of."""
     there = set(table["dataset"])
@@ -277,16 +262,6 @@ class RunCurves:
 
     findings: Findings
     assignment: str
-
-    @property
-    def model(self) -> str:
-        """Whose curves these are."""
-        return self.findings.model
-
-    @property
-    def datasets(self) -> tuple[str, ...]:
-        """All datasets of the run, also those without a curve."""
-        return self.findings.datasets
 
     def q(self, dataset: str) -> SampledCurve | None:
         """The Q-Anchored curve; None where the run has no draws of it, or the group no items."""

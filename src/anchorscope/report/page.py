@@ -112,14 +112,11 @@ class SectionsPage:
 
     kicker: str
     title: str
-    lead: Sequence[str]
-    """Sentences that come first, after the card."""
-    sections: Sequence[Section]
-    command: str = ""
-    """What repeats it."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    card: "AnswerCard | None" = None
+    card: "AnswerCard"
     """The answer, above everything else."""
+    lead: Sequence[str]
+    """Sentences after the card."""
+    sections: Sequence[Section]
     figures: tuple[SectionFigure, ...] = ()
     """Charts of the first screen, beside the card's picture."""
     short_title: str = ""
@@ -173,11 +170,8 @@ def joined_styles() -> str:
 def content_policy(script: str) -> str:
     """What the page may do: show embedded images, use its own styles, run this one script. Nothing is loaded."""
     nothing = [f"{what} 'none'" for what in ("default-src", "base-uri", "form-action")]
-    allowed = [*nothing, "img-src data:", "style-src 'unsafe-inline'"]
-    if script:
-        digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-        allowed.append(f"script-src 'sha256-{digest}'")
-    return "; ".join(allowed)
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    return "; ".join([*nothing, "img-src data:", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"])
 
 
 def embedded_json(value: Any) -> Markup:

@@ -34,13 +34,6 @@ BASELINES = {
 
 RULES = {"plain": "plain rule", "corrected": "corrected rule", "cross-fitted": "cross-fitted rule"}
 """The rules by which items are assigned to a group, in the order in which they are shown."""
-RULE_TITLES = {
-    "plain": "plain (as in the paper)",
-    "corrected": "corrected for the shift",
-    "cross-fitted": "cross-fitted (one probe sorts, another measures)",
-}
-"""As titles of charts name them."""
-
 _NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "atlas": "Atlas"}
 
 _FIXED = {

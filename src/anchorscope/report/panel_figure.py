@@ -25,7 +25,7 @@ from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.errors import UserError
 from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.progress import Progress
-from anchorscope.report.charts.display import (
+from anchorscope.report.canvas import (
     FORMATS,
     STYLE,
     canvas,
@@ -38,7 +38,7 @@ from anchorscope.report.charts.display import (
     write_figure,
     zero_line,
 )
-from anchorscope.report.findings import Findings, Where, absent_notes, datasets_in, row_estimate, select
+from anchorscope.report.findings import Findings, Where, datasets_in, row_estimate, select
 from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, DatasetStyle, dataset_styles, display_name
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
@@ -121,7 +121,10 @@ GROUP_MARKS = Marks("group", {group: (group, partial(_group_style, group)) for g
 
 @dataclass(frozen=True)
 class Forest:
-    """Named lines from top to bottom, on each one or several values with their intervals."""
+    """Named lines from top to bottom, on each one or several values with their intervals.
+
+    Only the panel at the left has the names.
+    """
 
     down: str
     """The column whose values are the lines."""
@@ -138,8 +141,6 @@ class Forest:
     """Where nothing happens."""
     set_apart: Collection[str] = ()
     """Lines that stand below a dashed one, such as controls."""
-    words_once: bool = False
-    """Whether only the panel at the left has the words of the lines."""
     finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
     """Draws what only this figure has."""
 
@@ -158,8 +159,7 @@ class Forest:
                 _draw_mark(axes, names.index(row[self.down]) + looks[0], row_estimate(row), looks[1])
                 has_marks = True
         axes.set_ylim(max(1, len(names)) - 0.4, -0.6)
-        shown = place.column == 0 or not self.words_once
-        axes.set_yticks(range(len(names)), [words if shown else "" for words in self.lines.values()])
+        axes.set_yticks(range(len(names)), [words if place.column == 0 else "" for words in self.lines.values()])
         axes.tick_params(axis="y", length=0)
         first = next((line for line, name in enumerate(names) if name in self.set_apart), 0)
         if first:
@@ -325,7 +325,9 @@ class ChartSpec:
     def from_findings(self, findings: Findings) -> "ExperimentFigure":
         """The figure of a run, not yet drawn."""
         data = self.rows(findings)
-        notes, names = (self.note, *absent_notes(findings, data)), datasets_in(findings, data)
+        names = datasets_in(findings, data)
+        absent = [display_name(name) for name in findings.datasets if name not in names]
+        notes = (self.note, f"Not measured here: {', '.join(absent)}.") if absent else (self.note,)
         return ExperimentFigure(data, notes, self, findings.model, findings.n_layers, names, findings.reference_layers)
 
 
@@ -444,9 +446,11 @@ class ExperimentFigure:
 
 def save_all(figures: Sequence[ExperimentFigure], out: Path, progress: Progress) -> None:
     """Save every figure into the folder."""
+    progress.start("figures", len(figures))
     for figure in figures:
         figure.save(out)
         progress.advance(1)
+    progress.finish()
 
 
 def catalogued_sections() -> list[Any]:

@@ -123,11 +123,11 @@ def readings_table(readings: Sequence[Reading], *, subjects: bool) -> Table:
     return Table(("check", "claim and numbers", "verdict"), rows, 3)
 
 
-def verdicts_table(readings: Sequence[Reading], datasets: Sequence[str]) -> Table:
-    """Of several datasets: a row per check, with each dataset's verdict and number."""
+def verdicts_table(readings: Sequence[Reading], datasets: Sequence[str | None]) -> Table:
+    """A row per check, with each dataset's verdict and number; None is the mean of all datasets."""
     cells: dict[str, dict[str | None, str]] = {}
     for reading in readings:
         cell = NOTHING if reading.value == NOTHING else f"{MARKS[reading.verdict]} {reading.value}"
         cells.setdefault(capitalised(reading.statement), {})[reading.dataset] = cell
     rows = tuple((claim, *(cells[claim].get(name, NOTHING) for name in datasets)) for claim in cells)
-    return Table(("check", *map(display_name, datasets)), rows)
+    return Table(("check", *(display_name(name) if name else "mean" for name in datasets)), rows)

@@ -6,30 +6,27 @@ from pathlib import Path
 
 import polars as pl
 
+from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import AnswerCard, answer_card
-from anchorscope.report.charts.auc_charts import PROBE_AUC
-from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS
+from anchorscope.report.charts import EVIDENCE_PARTS, PROBE_AUC, figures_of
+from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
 from anchorscope.report.items import item_table
-from anchorscope.report.page import REPORT_SCRIPTS, Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.palette import BASELINES, GROUPS, RULES, display_name
-from anchorscope.report.panel_figure import catalogued_sections
+from anchorscope.report.page import (
+    REPORT_SCRIPTS,
+    Section,
+    SectionFigure,
+    SectionsPage,
+    filled,
+    write_json,
+    write_sections_page,
+)
+from anchorscope.report.palette import BASELINES, display_name
+from anchorscope.report.panel_figure import catalogued_sections, save_all
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
-from anchorscope.report.shares import CONTROLS, NEEDS, PARTS, band_layers, has_shares, share_at, truth_readers
-from anchorscope.report.wording import MISSING, Table, as_percent, count, estimate, listing, number, points, shown
+from anchorscope.report.shares import CONTROLS, NEEDS, PARTS, PROBE, band_layers, has_shares, share_at, truth_readers
+from anchorscope.report.wording import Table, as_percent, count, estimate, listing, shown
 from anchorscope.stats.estimate import Estimate
-
-FILES = {
-    "report.html, report.md": "this page, and the same as plain text",
-    "answer.json": "the answer, for programs",
-    "observations.json": "every check with number, interval and verdict, for programs",
-    "figures/": "every figure as SVG with its numbers as CSV; `open_run(RUN).figure(NAME)` in Python draws others",
-    "*.csv, *.parquet": "the tables behind every number; docs/run-folder.md lists their columns",
-    "probes.safetensors": "the probes' weights",
-    "recipe.toml": "the full configuration; running it repeats this run",
-    "manifest.json": "versions, seeds, hashes, times; written last",
-}
-"""The files of a run folder."""
 
 POSITION_NOTES = {
     "final": "The probe reads the answer's last token, which has seen question and answer.",
@@ -43,26 +40,36 @@ WRONG_TRUE, WRONG_FALSE = 0.044, 0.014
 they had not seen (docs/grading.md)."""
 
 
+def write_all(findings: Findings, out: Path, progress: Progress | None = None, report: bool = True) -> list[Reading]:
+    """Write observations.json and answer.json and, with `report`, figures, report.md and report.html."""
+    out.mkdir(parents=True, exist_ok=True)
+    readings = read(findings)
+    write_json(out / "observations.json", [reading.record() for reading in readings])
+    write_json(out / "answer.json", answer_card(findings, readings).record())
+    if report:
+        save_all(figures_of(findings), out, progress or Silent())
+        write_report(findings, readings, out)
+    return readings
+
+
 def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> None:
     """Write report.html and report.md; the figures must already be in out/figures."""
-    card = answer_card(findings, readings)
-    further = experiment_sections(findings)
+    card, further = answer_card(findings, readings), experiment_sections(findings)
     sections = [
         _charts_section(findings, readings),
         _trust_section(findings, readings, card),
         Section("items", "Items", live="item-table"),
         *([Section("further", "Further evidence", (_FURTHER,), more=tuple(further))] if further else []),
         _methods_section(findings, readings),
+        Section("repeat", "Repeat", code=findings.command),
     ]
     page = SectionsPage(
         "anchorscope",
-        f"{findings.model}: does its sense of truth come from the question or from the answer?",
+        f"{findings.model}: does its sense of truth come from the question or the answer?",
+        card,
         (),
         sections,
-        findings.command,
-        FILES,
-        card,
-        (SectionFigure("delta_p", _DELTA_P, "", title="The paper's chart"),),
+        (SectionFigure("delta_p", _DELTA_P, "", title="The paper's chart", narrow=True),),
         findings.model,
     )
     write_sections_page(page, out, "report", REPORT_SCRIPTS, {"item-data": item_table(findings)})
@@ -101,10 +108,6 @@ def _texts(findings: Findings, readings: Iterable[Reading], *claims: str) -> str
 
 
 def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
-    note = (
-        "Every fold is read at the layer where its items were sorted, as the paper does. The chart draws all folds at "
-        "one layer; its lines are less low there, because sorting by flips at a layer selects what is low at it."
-    )
     has_parts, single = has_shares(findings), len(findings.datasets) == 1
     parts = SectionFigure(EVIDENCE_PARTS.name, EVIDENCE_PARTS.alt, EVIDENCE_PARTS.caption, narrow=single)
     corrected = "The same chart, with the shift that all verdicts share removed"
@@ -116,7 +119,6 @@ def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
             *((parts,) if has_parts else ()),
             SectionFigure("delta_p_corrected", corrected, "ΔP corrected for the common shift.", narrow=True),
         ),
-        more=(Section("", "ΔP under every rule", (note,), filled(("", reference_table(findings)))),),
     )
 
 
@@ -134,12 +136,9 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
         filled(("", each if single else verdicts_table(checks, findings.datasets))),
         more=() if single else (Section("", "Each with its numbers", (), filled(("", each))),),
     )
-    share = filled(
-        ("The parts over the band, and under every control", share_table(findings)),
-        ("What else reads truth: AUC in half splits", truth_readers_table(findings)),
-    )
+    share = filled(("The parts over the band, and under every control", share_table(findings)))
     numbers = "The numbers: probes and baselines, before and after the cut"
-    folds = "Every fold at its own reference layer, chosen on the other folds."
+    folds = "Every fold at its own reference layer, chosen on the other folds; probes that see less in half splits."
     probes = Section(
         "probes",
         "Is the probe any good, and what survives the cut?",
@@ -182,7 +181,6 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
             all_checks,
             Section("", "From questions to items", (), filled(("", counts_table(findings)))),
             Section("", "Methods paragraph and BibTeX, to copy", (methods_paragraph(findings),), code=bibtex(findings)),
-            Section("", "Time and memory", (), filled(("", steps_table(findings)))),
         ),
     )
 
@@ -250,69 +248,35 @@ def share_table(findings: Findings) -> Table:
     return Table(("dataset", "cut", *(PARTS | NEEDS).values()), tuple(rows), 2)
 
 
-def _auc_table(findings: Findings, areas: dict[str, Callable[[str], Estimate | None]]) -> Table:
-    """A row per name, a column per dataset."""
-    rows = (
-        (name, *(shown(area(dataset), _three_digits) for dataset in findings.datasets)) for name, area in areas.items()
-    )
-    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
-
-
-def _three_digits(area: Estimate | None) -> str:
-    return estimate(area, 3)
-
-
-def truth_readers_table(findings: Findings) -> Table:
-    """AUC of the probe beside probes that see less."""
-    readers = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
-    names = dict.fromkeys(name for by_name in readers.values() for name in by_name)
-
-    def area(name: str, dataset: str) -> Estimate | None:
-        return readers[dataset].get(name)
-
-    return _auc_table(findings, {name: partial(area, name) for name in names})
-
-
 def probe_table(findings: Findings) -> Table:
     """AUC of the probes, every fold at its own l*, of everything simpler, and under the cuts at the headline site."""
     sites, own = findings.probe_scores.filter(pl.col("kind") == "transfer")["site"], findings.site
+    readers = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
+    simpler = dict.fromkeys(name for by_name in readers.values() for name in by_name if name != PROBE)
     nested, permuted = (
         partial(nested_auc, findings),
         partial(summary_of, findings, quantity="auc_permuted", group="refit"),
     )
-    return _auc_table(
-        findings,
-        {
-            **{f"probe at {site}": partial(nested, site=site) for site in sorted(sites.drop_nulls().unique())},
-            f"probe at {own}, and confidence": partial(nested, kind="nested+confidence"),
-            f"probe at {own}, within relations": partial(nested, kind="nested-within-relation"),
-            **{f"baseline: {words}": partial(auc_of, findings, kind=kind) for kind, words in BASELINES.items()},
-            "random words hidden, same probe": partial(nested, intervention="random"),
-            "key words hidden, same probe": partial(nested, intervention="knockout"),
-            "key words hidden, probe trained again": partial(nested, intervention="knockout", kind="nested-refit"),
-            "the same with permuted labels: chance": permuted,
-        },
+
+    def simpler_auc(name: str, dataset: str) -> Estimate | None:
+        return readers[dataset].get(name)
+
+    areas: dict[str, Callable[[str], Estimate | None]] = {
+        **{f"probe at {site}": partial(nested, site=site) for site in sorted(sites.drop_nulls().unique())},
+        f"probe at {own}, and confidence": partial(nested, kind="nested+confidence"),
+        f"probe at {own}, within relations": partial(nested, kind="nested-within-relation"),
+        **{f"baseline: {words}": partial(auc_of, findings, kind=kind) for kind, words in BASELINES.items()},
+        **{f"baseline: {name}": partial(simpler_auc, name) for name in simpler},
+        "random words hidden, same probe": partial(nested, intervention="random"),
+        "key words hidden, same probe": partial(nested, intervention="knockout"),
+        "key words hidden, probe trained again": partial(nested, intervention="knockout", kind="nested-refit"),
+        "the same with permuted labels: chance": permuted,
+    }
+    rows = (
+        (name, *(shown(area(dataset), lambda auc: estimate(auc, 3)) for dataset in findings.datasets))
+        for name, area in areas.items()
     )
-
-
-def reference_table(findings: Findings) -> Table:
-    """ΔP of both groups under every rule, with every fold at its own l*."""
-    rows = []
-    for dataset in findings.datasets:
-        for rule, words in RULES.items():
-            of_rule = partial(summary_of, findings, dataset, assignment=rule, intervention="knockout")
-            groups = [of_rule("delta_p_reference", group=group) for group in GROUPS]
-            cells = [text for own in groups for text in (points(own), count(own.n) if own else MISSING)]
-            rows.append((display_name(dataset), words, *cells))
-    heads = (f"{group}{column}" for group in GROUPS for column in ("", ", items"))
-    return Table(("dataset", "rule", *heads), tuple(rows), 2)
-
-
-def steps_table(findings: Findings) -> Table:
-    """Seconds and memory of every step."""
-    rows = findings.steps.select("step", "seconds", "peak_memory_mb").iter_rows()
-    cells = ((step, number(time, 1), MISSING if memory is None else number(memory, 0)) for step, time, memory in rows)
-    return Table(("step", "seconds", "peak memory, MB"), tuple(cells))
+    return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
 
 
 # What a paper can say of the run

@@ -74,7 +74,7 @@ def _recovery_panels(data: pl.DataFrame) -> list[Forest]:
         for place, name in enumerate(present(data, "experiment"))
     }
     lines = {name: name for name in present(data, "line")}
-    return [Forest("line", lines, Marks("experiment", styles, 0.0), "AUC", "", 2.35, null=0.5, words_once=True)]
+    return [Forest("line", lines, Marks("experiment", styles, 0.0), "AUC", "", 2.35, null=0.5)]
 
 
 RECOVERY_CHART = ChartSpec(
@@ -149,16 +149,14 @@ def write_validation(
     page = SectionsPage(
         "anchorscope calibration",
         f"{title}: are planted pathways found?",
+        AnswerCard(title, headline),
         (),
         [
-            Section("findings", "Findings", tuple(findings)),
             Section("how", "How to read it", _HOW_TO_READ),
-            Section("recovery", "Recovery", (), filled(("", recovery_table(recovery)))),
+            Section("recovery", "Recovery", tuple(findings), filled(("", recovery_table(recovery)))),
             worlds,
-            Section("run", "What was run", facts=facts),
+            Section("run", "What was run", facts=facts, code=command),
         ],
-        command,
-        card=AnswerCard(title, headline),
-        figures=(SectionFigure(chart.name, chart.alt, chart.caption),),
+        (SectionFigure(chart.name, chart.alt, chart.caption),),
     )
     write_sections_page(page, out, "validation")

@@ -83,27 +83,19 @@ _COMBINED = "widest interval of the two"
 
 def above(estimate: Estimate | None, threshold: float) -> Verdict:
     """Is it larger than the threshold?"""
-    if estimate is None or not has_interval(estimate):
-        return "inconclusive"
-    if estimate.ci_low > threshold:
-        return "yes"
-    return "no" if estimate.ci_high < threshold else "inconclusive"
+    return between(estimate, threshold, math.inf)
 
 
 def below(estimate: Estimate | None, threshold: float) -> Verdict:
     """Is it smaller than the threshold?"""
-    if estimate is None or not has_interval(estimate):
-        return "inconclusive"
-    if estimate.ci_high < threshold:
-        return "yes"
-    return "no" if estimate.ci_low > threshold else "inconclusive"
+    return between(estimate, -math.inf, threshold)
 
 
 def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
-    """Does it lie between the two?"""
+    """Does it lie between the two? An end at infinity is no limit."""
     if estimate is None or not has_interval(estimate):
         return "inconclusive"
-    if low < estimate.ci_low and estimate.ci_high < high:
+    if (low < estimate.ci_low or low == -math.inf) and (estimate.ci_high < high or high == math.inf):
         return "yes"
     return "no" if estimate.ci_high < low or estimate.ci_low > high else "inconclusive"
 

@@ -16,7 +16,7 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
 from anchorscope.answers.template import decode_all_exactly
 from anchorscope.artefacts.formats import Arrays
-from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
+from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, RANDOM, SAMPLES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
@@ -207,17 +207,19 @@ def _measure(
 
 
 def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
-    """ΔP under the knockout, of all datasets so far: long before the controls and the report, whose chart replaces it.
+    """ΔP of all datasets so far, drawn with the knockout and again with the random control; the report replaces it.
 
     It is in the index, so that `verify` accepts a run that was stopped before that.
     """
     job, headline = run.job, (run.job.recipe.site, run.job.recipe.position)
-    if not job.has_first_chart or run.name in job.first_curves:
+    drawn = job.first_curves.get(run.name)
+    if not job.has_first_chart or (drawn is not None and RANDOM in set(drawn[0]["intervention"])):
         return
-    from anchorscope.report.charts.delta_p import preliminary_chart  # only here: matplotlib takes a second
+    from anchorscope.report.charts import preliminary_chart  # only here: matplotlib takes a second
 
     measured, layers = run.measured_at_places(effects)[headline], tuple(run.headline_probes.reference[0].tolist())
     curves = first_curves(job.model_name, run.name, headline, measured, _variants(effects), run.weights)
+    is_first = not job.first_curves
     job.first_curves[run.name] = curves, layers
     chart = preliminary_chart(
         pl.concat([curves for curves, _ in job.first_curves.values()]),
@@ -228,7 +230,7 @@ def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
     content = io.BytesIO()
     chart.write(content, "png")
     job.folder.write_early(_CHART, content.getvalue())
-    if len(job.first_curves) == 1:
+    if is_first:
         job.progress.note(f"first chart: {job.folder.path / _CHART} (preliminary, controls still running)")
 
 

@@ -14,7 +14,6 @@ and one seed on all the datasets. Runs are in order of their models, so that eac
 after its model, and after prompt and seed where the study lists them.
 """
 
-import math
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -30,9 +29,6 @@ from anchorscope.errors import UserError, shortened, unknown
 from anchorscope.files import canonical_hash
 from anchorscope.models.embedded import EMBEDDED
 from anchorscope.recipe import Recipe, is_plain_text, make_recipe, read_recipe
-
-MOST_RUNS = 10_000
-"""Runs of one study: more than anybody will wait for."""
 
 
 def _is_text(value: object) -> bool:
@@ -129,9 +125,6 @@ def make_study(content: Mapping[str, Any], name: str) -> Study:
         if key in given["defaults"]:
             raise UserError(f"The study has {key!r} under [defaults]; list it above the first table, and only there.")
     models = _models(given["models"])
-    n_runs = len(models) * math.prod(len(given.get(axis, [None])) for axis in _AXES)
-    if n_runs > MOST_RUNS:
-        raise UserError(f"The study has {n_runs:,} runs; {MOST_RUNS:,} at most. Make several studies of it.")
     runs = [run for model, own in models.items() for run in _runs_of(model, own, given)]
     tables = [{"name": model, **_with_whole_paths(own)} for model, own in models.items()]
     return Study(given["name"], tuple(runs), {**_with_whole_paths(content), "name": given["name"], "models": tables})

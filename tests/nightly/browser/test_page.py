@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.report.charts.delta_p import delta_p_chart
+from anchorscope.report.charts import delta_p_chart
 from browser_pages import write_run
 from report_items_synthetic import make_items, with_texts
 from report_shares import with_shares

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.charts.display import canvas
+from anchorscope.report.canvas import canvas
 from anchorscope.report.panel_figure import experiment_charts
 from report_further_synthetic import make_further
 

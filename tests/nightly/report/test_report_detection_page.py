@@ -7,12 +7,11 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from anchorscope.report.detection import detection_page
-from anchorscope.report.detection.detection_page import detection_figures, detector_table, write_detection_report
-from anchorscope.report.detection.results import DetectionResults
+from anchorscope.report import detection
+from anchorscope.report.detection import DetectionResults, detection_figures, detector_table, write_detection_report
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
-NAMES = ("detector_auroc", "detector_risk_coverage", "detector_other_data")
+NAMES = ("detector_auroc", "detector_risk_coverage")
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 MARKUP = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 SMALL = {
@@ -33,7 +32,7 @@ def pages(world: World, folder, **context) -> dict[str, str]:
     """Both pages without figures: drawing takes the time."""
     made = replace(write_world(world, folder), **context)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection_page, "save_all", lambda *_: None)
+        patch.setattr(detection, "save_all", lambda *_: None)
         write_detection_report(folder, made)
     return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
 
@@ -52,7 +51,7 @@ def test_everything_that_is_told_is_written(written):
 
 def test_the_page_is_one_file(written):
     page = (written[0] / "report.html").read_text(encoding="utf-8")
-    assert page.count("data:image/svg+xml;base64,") == 3
+    assert page.count("data:image/svg+xml;base64,") == len(NAMES)
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
     assert "not available</div>" not in page
 
@@ -78,7 +77,7 @@ def test_missing_detectors_and_intervals_leave_a_page(tmp_path):
     for name in ("detector_curves", "controls"):
         pl.read_csv(tmp_path / f"{name}.csv").clear().write_csv(tmp_path / f"{name}.csv")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(detection_page, "save_all", lambda *_: None)
+        patch.setattr(detection, "save_all", lambda *_: None)
         write_detection_report(tmp_path, replace(context, bundles={}, warnings=(), left_out={}))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Use probe (1 extra pass per answer): AUROC 0.785;" in text
@@ -105,7 +104,7 @@ def test_nothing_is_clipped(tmp_path, datasets, truth):
     write_world(World(datasets=datasets, truth=truth), tmp_path)
     results = DetectionResults.read(tmp_path)
     figures = detection_figures(results, "A-model-with-a-name-8B")
-    assert tuple(figure.name for figure in figures) == NAMES[: 3 if len(datasets) > 1 else 2]
+    assert tuple(figure.name for figure in figures) == NAMES
     for chart in figures:
         figure = chart.plot()
         width, height = figure.get_size_inches()

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import polars as pl
 
-from anchorscope.report.charts.delta_p import delta_p_chart
+from anchorscope.report.charts import delta_p_chart, figures_of
 from anchorscope.report.checks import read
-from anchorscope.report.render import figures_of
 from anchorscope.report.run_page import write_report
 from report_synthetic import SUMMARY_SCHEMA, make_findings
 
@@ -47,7 +46,6 @@ def test_missing_numbers_are_said_and_do_not_crash(tmp_path):
         curves=findings.curves.clear(),
         items=findings.items.clear(),
         reference_layers={},
-        steps=findings.steps.clear(),
     )
     observations = read(bare)
     assert {one.verdict for one in observations} == {"not measured"}

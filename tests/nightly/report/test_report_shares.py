@@ -8,7 +8,7 @@ import pytest
 
 from anchorscope.report import checks
 from anchorscope.report.answer_card import answer_card
-from anchorscope.report.charts.evidence_parts import EVIDENCE_PARTS, part_bars, shares_of_layers
+from anchorscope.report.charts import EVIDENCE_PARTS, shares_of_layers
 from anchorscope.report.shares import PARTS, band_numbers, has_shares, share_at, why_silent
 from report_readings import read
 from report_shares import LAYER, World, run_with_shares
@@ -88,20 +88,19 @@ def test_one_silent_dataset_does_not_silence_the_other():
 
 def test_charts_draw_the_parts_as_they_are():
     findings = run_with_shares(World(), World(together=0.5, answer=-0.05), datasets=("popqa", "nq"))
-    chart, bars = EVIDENCE_PARTS.from_findings(findings), part_bars([findings])
-    assert bars is not None
+    chart = EVIDENCE_PARTS.from_findings(findings)
     assert len([axes for axes in chart.plot().axes if axes.get_title()]) == 2
-    assert set(bars.data["part"]) == set(PARTS)
-    assert bars.data["share"].min() == pytest.approx(-0.05)
-    (axes,) = bars.plot().axes
-    assert min(patch.get_x() + min(0, patch.get_width()) for patch in axes.patches) == pytest.approx(-0.05)
+    bars = card(World(), World(together=0.5, answer=-0.05), datasets=("popqa", "nq")).bars
+    assert [(bar.label, bar.control) for bar in bars[::2]] == [("PopQA", False), ("NQ", False)]
+    assert all(list(bar.parts) == list(PARTS) for bar in bars)
+    assert bars[2].parts["answer"] == pytest.approx(-0.05)
     assert band_numbers(findings, "popqa") == [15, 16, 17, 18, 19]
 
 
 def test_a_run_without_parts_has_no_chart():
     findings = run_with_shares(World(n=100))
     assert not has_shares(findings)
-    assert part_bars([findings]) is None
+    assert card(World(n=100)).bars == ()
     assert share_at(findings, "atlas") is None
 
 

@@ -16,7 +16,7 @@ from anchorscope.detecting.inputs import ONE_PASS, missing_keep
 from anchorscope.detecting.saving import thresholds_at
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
-from anchorscope.report.detection import detection_page
+from anchorscope.report import detection
 from small_facts import rows, write_questions
 from whole_runs import watching
 
@@ -26,7 +26,7 @@ FAST = ("--device", "cpu", "--prompt", "zero-shot", "--seeds", "1", "--tosses", 
 @pytest.fixture(autouse=True)
 def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are left out: they take the time."""
-    monkeypatch.setattr(detection_page, "save_all", lambda *_: None)
+    monkeypatch.setattr(detection, "save_all", lambda *_: None)
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ import pytest
 from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
-from anchorscope.report.comparison import comparison_page
-from anchorscope.report.comparison.checks import CLAIMS
+from anchorscope.report import comparison
+from anchorscope.report.comparison import CLAIMS
 from compared_runs import model_findings, write_run
 
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two runs that differ in their seeds; figures are left out, they take the time and have tests of their own."""
-    monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
+    monkeypatch.setattr(comparison, "save_all", lambda *_: None)
     sizes = {"Small": 10**8, "Large": 10**9}
     made = [model_findings(name, parameters=size, datasets=("popqa",)) for name, size in sizes.items()]
     return [str(write_run(tmp_path / one.model, one, seed=seed)) for seed, one in enumerate(made)]

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 from anchorscope.cli.main import app
 from anchorscope.errors import Incomplete
 from anchorscope.execute.choose import choose
-from anchorscope.report.comparison import comparison_page
+from anchorscope.report import comparison
 from anchorscope.study import runner
 
 WriteStudy = Callable[..., Path]
@@ -18,7 +18,7 @@ WriteStudy = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison_page, "save_all", lambda *_: None)
+    monkeypatch.setattr(comparison, "save_all", lambda *_: None)
 
 
 def invoke(*words: object) -> Result:

@@ -24,9 +24,9 @@ from anchorscope.artefacts.step import MadeFrom, StepResult
 from anchorscope.cli.main import app
 from anchorscope.comparing.compare import compare
 from anchorscope.finished import open_finished
+from anchorscope.report import comparison
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.checks import read
-from anchorscope.report.comparison import comparison_page
 from anchorscope.report.findings import nested_auc
 from anchorscope.report.shares import share_at
 from anchorscope.viewing.server import ViewServer
@@ -76,7 +76,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compare_without_figures(paths: Sequence[Path], out: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison_page, "save_all", lambda *_: None)
+        patch.setattr(comparison, "save_all", lambda *_: None)
         compare(paths, out=out, allow="all")
 
 

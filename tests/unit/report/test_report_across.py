@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from anchorscope.report.comparison.checks import along, read_across
+from anchorscope.report.comparison import along, read_across
 from anchorscope.stats.curves import difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
 from drawn_curves import FLAT, falling_to, run_with

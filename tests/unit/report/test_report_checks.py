@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anchorscope.report.answer_card import NOISE, answer_card, card_from_record, card_html
+from anchorscope.report.answer_card import NOISE, answer_card, card_html
 from anchorscope.report.checks import CHECKS, read
 from anchorscope.report.shares import TOGETHER, share_at
 from drawn_curves import FLAT, falling_to, run_with
@@ -51,10 +51,9 @@ def test_every_check_is_read_and_its_record_keeps_the_words_of_the_file(datasets
     json.dumps([one.record() for one in READ[datasets]], allow_nan=False)
 
 
-def test_the_card_quotes_the_table_and_comes_back_from_its_record():
+def test_the_card_quotes_the_table_and_its_text_is_escaped():
     findings = replace(FINDINGS["atlas",], model="<b>M</b>")
     card = answer_card(findings, READ["atlas",])
-    assert card_from_record(json.loads(json.dumps(card.record()))) == card
     share = share_at(findings, "atlas", part=TOGETHER)
     quoted = f"{100 * share.value:.0f}% (95% CI {100 * share.ci_low:.0f}–{100 * share.ci_high:.0f})"
     assert quoted in card.sentence
@@ -102,7 +101,7 @@ def test_trust_follows_the_controls_and_counts_them():
     failed = card_of(World(random=0.3, half=0.02)).trust
     assert failed.verdict == "no"
     assert failed.reason.startswith("more than a quarter as much of the evidence needs random words")
-    assert "1 failed" in failed.reason
+    assert "controls passed" in failed.reason
 
 
 def test_random_weights_are_called_noise_and_missing_parts_are_named():

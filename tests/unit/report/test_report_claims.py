@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.comparison.checks import CLAIMS, check_claims
+from anchorscope.report.comparison import CLAIMS, check_claims
 from drawn_curves import FLAT, falling_to, run_with
 from report_synthetic import LAYERS
 

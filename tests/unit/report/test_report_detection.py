@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.report.detection.detection_page import detection_card
-from anchorscope.report.detection.results import DetectionResults, mean_estimate, read_detection, recommend
+from anchorscope.report.detection import DetectionResults, detection_card, mean_estimate, read_detection, recommend
 from anchorscope.report.reading import Reading
 from anchorscope.stats.estimate import Estimate
 from detection_synthetic import TRUTH, World, write_world

@@ -1,19 +1,9 @@
 /* Elements, made one by one and never from markup: what is given as text stays text, so that no question, answer or
  * name can become part of the page's code. */
 
-const SVG_SPACE = "http://www.w3.org/2000/svg";
-
 /** An HTML element; children are elements or text, an attribute that is null or false is left out. */
 function element(name, attributes = {}, ...children) {
-  return furnished(document.createElement(name), attributes, children);
-}
-
-/** The same in SVG. */
-function drawn(name, attributes = {}, ...children) {
-  return furnished(document.createElementNS(SVG_SPACE, name), attributes, children);
-}
-
-function furnished(node, attributes, children) {
+  const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
@@ -28,13 +18,10 @@ function asNode(child) {
   return child instanceof Node ? child : document.createTextNode(String(child));
 }
 
-const dataRead = new Map();
-
-/** The JSON that the page carries in the element of this id, or null where there is none; it is read once. */
+/** The JSON that the page carries in the element of this id, or null where there is none. */
 function pageData(id) {
   const holder = document.getElementById(id);
-  if (holder && !dataRead.has(id)) dataRead.set(id, JSON.parse(holder.textContent));
-  return holder ? dataRead.get(id) : null;
+  return holder && JSON.parse(holder.textContent);
 }
 
 /** A number as the report writes it: a real minus sign, and a dash where there is no number. */

@@ -57,10 +57,10 @@ function itemTable(node, items) {
     ["dataset", "dataset", Object.entries(items.datasets)],
     ["truth", "answer", [["true", "true"], ["false", "false"]]],
     ["status", "status", [...new Set(items.status)].map((name) => [name, name])],
-  ].filter(([, , options]) => options.length > 1).map(([key, label, options]) => [key, chooser({
-    label, list: true, onChange: (value) => change({ [key]: value }),
-    options: [["", "any"], ...options].map(([value, name]) => ({ value, name })),
-  })]));
+  ].filter(([, , options]) => options.length > 1).map(([key, label, options]) => {
+    const named = [["", "any"], ...options].map(([value, name]) => ({ value, name }));
+    return [key, choiceList(`item-${key}`, label, named, (value) => change({ [key]: value }))];
+  }));
   const [back, on] = [["Previous page", "←", -1], ["Next page", "→", 1]].map(([label, sign, step]) =>
     element("button", {
       type: "button", class: "push", "aria-label": label,

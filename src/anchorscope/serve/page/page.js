@@ -73,11 +73,11 @@ function showDetectors() {
   aboutDetector(at("about-detector"), found);
   if (state.detectors.length < 2) return;
   const options = state.detectors.map((one) => ({ value: one.id, name: one.id }));
-  const choice = chooser({ label: "Detector", options, list: true, onChange: (value) => {
+  const choice = choiceList("chosen-detector", "Detector", options, (value) => {
     state.detector = value;
     aboutDetector(at("about-detector"), detector());
     if (state.results.length) run();
-  } });
+  });
   choice.set(state.detector);
   at("detector-choice").replaceChildren(choice.node);
 }
@@ -174,10 +174,10 @@ function showVerdicts() {
   at("whose").replaceChildren();
   if (state.results.length > 1) {
     const options = titles.map((name, i) => ({ value: String(i), name }));
-    const whose = chooser({ label: "Words of", options, onChange: (value) => {
+    const whose = choiceList("words-of", "Words of", options, (value) => {
       state.active = Number(value);
       explain().catch(failed);
-    } });
+    });
     whose.set(String(state.active));
     at("whose").append(whose.node);
   }

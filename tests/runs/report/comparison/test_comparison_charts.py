@@ -4,8 +4,9 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from anchorscope.report.charts.delta_p import delta_p_of_runs
-from anchorscope.report.charts.evidence_parts import part_bars
+from anchorscope.report.charts import delta_p_of_runs
+from anchorscope.report.checks import read
+from anchorscope.report.comparison import Compared, comparison_card
 from anchorscope.report.findings import Findings
 from anchorscope.report.palette import CONTROL_GREY, dataset_styles
 from compared_runs import model_findings, with_random
@@ -18,7 +19,8 @@ FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 def runs() -> tuple[Findings, ...]:
     small = with_shares(model_findings("Small", layers=30, datasets=FOUR), World(together=0.4), World(together=0.5))
     large = with_shares(
-        model_findings("Large", layers=30, depth=-70.0, parameters=10**9, datasets=FOUR), World(together=0.7)
+        model_findings("Large", layers=30, depth=-70.0, parameters=10**9, datasets=FOUR),
+        World(together=0.7, question=0.0, answer=0.2),
     )
     noise = model_findings("shape:x", layers=8, depth=-3.0, parameters=10**10, datasets=FOUR[:2], random_weights=True)
     return with_random(small), with_random(large), noise
@@ -26,7 +28,7 @@ def runs() -> tuple[Findings, ...]:
 
 @pytest.fixture(scope="module")
 def figure(runs: tuple[Findings, ...]) -> Figure:
-    return delta_p_of_runs(runs, {run.model: run.model for run in runs}, ()).plot()
+    return delta_p_of_runs(runs).plot()
 
 
 def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> None:
@@ -41,7 +43,7 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
 
 
 def test_what_is_drawn_is_what_the_runs_have(runs: tuple[Findings, ...]) -> None:
-    chart = delta_p_of_runs(runs, {run.model: run.model for run in runs}, ())
+    chart = delta_p_of_runs(runs)
     for run in runs:
         drawn = chart.data.filter(pl.col("run") == run.model)
         own = run.curves.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
@@ -50,11 +52,7 @@ def test_what_is_drawn_is_what_the_runs_have(runs: tuple[Findings, ...]) -> None
 
 
 def test_every_run_and_dataset_with_parts_has_a_bar(runs: tuple[Findings, ...]) -> None:
-    chart = part_bars(runs)
-    assert chart is not None
-    assert chart.data["bar"].n_unique() == 8  # the noise has none
-    (axes,) = chart.plot().axes
-    assert len(axes.get_yticklabels()) == 8
-    large = chart.data.filter((pl.col("model") == "Large") & (pl.col("part") == "together"))
-    assert large["share"].to_list() == pytest.approx([0.7] * 4)
-    assert chart.data.group_by("bar").agg(pl.col("share").sum())["share"].to_list() == pytest.approx([1.0] * 8)
+    bars = comparison_card(Compared(runs), {run.model: read(run) for run in runs}, ()).bars
+    assert len(bars) == 8  # the noise has none
+    assert [bar.parts["together"] for bar in bars if bar.label.startswith("Large")] == pytest.approx([0.7] * 4)
+    assert [sum(bar.parts.values()) for bar in bars] == pytest.approx([1.0] * 8)

@@ -1,1 +1,0 @@
-"""What `anchorscope detect` tells: which detector to use, what it costs, and where it fails."""
