@@ -8,7 +8,7 @@ in turn. After a batch of scores, chats get as much time as it took.
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from typing import Any
 
 from anchorscope.datasets.question import Question
 from anchorscope.detecting.score import measure_uses
-from anchorscope.detectors.answer_batch import AnswerBatch, AnswerRequest, Piece
+from anchorscope.detectors.answer_batch import AnswerRequest, WrittenAnswer, write_answers
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Score
 from anchorscope.errors import MemoryRanOut, UserError
@@ -83,8 +83,6 @@ class AnswerJob(Job):
     """An answer that the model writes."""
 
     request: AnswerRequest
-    on_piece: Callable[[Piece, Record | None], None]
-    """Called in the model thread; with the last piece comes the record of its score."""
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -204,7 +202,7 @@ class ModelThread(threading.Thread):
         self.error: BaseException | None = None
         """Why the model could not be loaded, or why the thread ended."""
         self._load, self._metrics, self._log, self._cores = load, metrics, log, cores
-        self._chats: list[tuple[AnswerBatch, list[AnswerJob]]] = []
+        self._chats: list[tuple[Iterator[list[tuple[int, WrittenAnswer | UserError]]], list[AnswerJob]]] = []
 
     def abandon(self) -> None:
         """Tells everyone who still waits that the service is ending."""
@@ -228,8 +226,7 @@ class ModelThread(threading.Thread):
                         del most_tokens[AnswerJob]
                     jobs = self.queue.take(most_tokens)
                     if jobs and isinstance(jobs[0], AnswerJob):
-                        batch = AnswerBatch(loaded.lm, [job.request for job in jobs], self.batch_tokens)
-                        self._chats.append((batch, jobs))
+                        self._begin_chats(loaded.lm, jobs)
                     elif jobs and isinstance(jobs[0], ScoreJob):
                         self._score_jobs(loaded.detectors[jobs[0].detector], jobs, most_tokens[ScoreJob])
                     elif jobs:
@@ -300,6 +297,12 @@ class ModelThread(threading.Thread):
         reason = str(failure).rstrip(".") if isinstance(failure, UserError) else "the model gave no score for it"
         return [ServiceError(422, "item_failed", f"This item could not be scored: {reason}.")]
 
+    def _begin_chats(self, lm: LanguageModel, jobs: list[AnswerJob]) -> None:
+        """Chats that are written together."""
+        requests = [job.request for job in jobs]
+        steps = write_answers(lm, requests, self.batch_tokens, lambda row: jobs[row].result.done())
+        self._chats.append((steps, jobs))
+
     def _advance_chats(self, until: float) -> None:
         """A token more for every chat, again and again until that time."""
         while self._chats:
@@ -307,33 +310,23 @@ class ModelThread(threading.Thread):
             if time.monotonic() >= until:
                 return
 
-    def _step(self, batch: AnswerBatch, jobs: Sequence[AnswerJob]) -> bool:
+    def _step(self, steps: Iterator[list[tuple[int, WrittenAnswer | UserError]]], jobs: Sequence[AnswerJob]) -> bool:
         """One token more for the chats of a batch; whether there are more to come."""
-        for row, job in enumerate(jobs):
-            if job.result.done():
-                batch.drop(row)
-        if batch.is_over:
-            return False
         try:
-            for piece in batch.step():
-                self._pass_on(piece, jobs[piece.row])
+            ended = next(steps, None)
+            for row, written in ended or ():
+                self._pass_on(written, jobs[row])
         except Exception as error:  # a step belongs to all of them
             failure = self._public(error, "chat")
             for job in jobs:
                 job.fail(failure)
             return False
-        return not batch.is_over
+        return ended is not None
 
-    def _pass_on(self, piece: Piece, job: AnswerJob) -> None:
-        """Gives a piece to the one who waits for it; the last one with its score."""
-        record = None
-        if piece.score is not None:
-            (record,) = score_records(job.request.detector, [job.request.question], [piece.score])
-        job.on_piece(piece, record)
-        if piece.reason is None:
-            return
-        self._metrics.generated_tokens.inc(piece.new_tokens)
-        if piece.error is None:
-            job.succeed(None)
-        else:
-            job.fail(piece.error)
+    def _pass_on(self, written: WrittenAnswer | UserError, job: AnswerJob) -> None:
+        """Gives an answer with the record of its score to the one who waits for it."""
+        if isinstance(written, UserError):
+            return job.fail(written)
+        self._metrics.generated_tokens.inc(written.new_tokens)
+        (record,) = score_records(job.request.detector, [job.request.question], [written.score])
+        job.succeed((written, record))

@@ -1,18 +1,17 @@
 """The service without HTTP: detectors of one model, what may be asked of them, and its limits.
 
 A route calls `score`, `answer` or `run_model`; each puts a job into the queue of the model thread and waits for it. A
-job that nobody waits for any more, because the deadline has passed or a stream's client has gone, is cancelled.
+job that nobody waits for any more, because the deadline has passed, is cancelled.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from anchorscope.datasets.question import Question
-from anchorscope.detectors.answer_batch import AnswerRequest, Piece
+from anchorscope.detectors.answer_batch import AnswerRequest, WrittenAnswer
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.bundle_files import DEMO as DEMO
 from anchorscope.detectors.detector import Detector, model_for
@@ -146,24 +145,12 @@ class Service:
         result: T = await asyncio.wrap_future(job.result)
         return result
 
-    async def answer(self, request: AnswerRequest) -> AsyncIterator[tuple[Piece, Record | None]]:
-        """The pieces of an answer as the model writes them; with the last one comes the record of its score."""
-        loop = asyncio.get_running_loop()
-        pieces: asyncio.Queue[tuple[Piece, Record | None] | None] = asyncio.Queue()
-
-        def pass_on(piece: Piece | None, record: Record | None = None) -> None:
-            with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(pieces.put_nowait, None if piece is None else (piece, record))
-
-        job = AnswerJob(tokens=request.tokens, request=request, on_piece=pass_on)
-        job.result.add_done_callback(lambda _: pass_on(None))
-        try:
-            self.queue.put(job)
-            while (piece := await pieces.get()) is not None:
-                yield piece
-            job.result.result()  # raises what went wrong
-        finally:
-            job.result.cancel()
+    async def answer(self, request: AnswerRequest) -> tuple[WrittenAnswer, Record]:
+        """An answer that the model writes, with the record of its score."""
+        job = AnswerJob(tokens=request.tokens, request=request)
+        self.queue.put(job)
+        result: tuple[WrittenAnswer, Record] = await asyncio.wrap_future(job.result)
+        return result
 
     def close(self, seconds: float = 5.0) -> bool:
         """Ends the model thread; whether it ended in time."""

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from anchorscope.detectors.answer_batch import AnswerBatch, AnswerRequest, AnswerText, Draw, Piece, request_for_question
+from anchorscope.detectors.answer_batch import AnswerRequest, Draw, WrittenAnswer, request_for_question, write_answers
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.detectors.trained import Score
@@ -90,15 +88,10 @@ def same(found: Score | None, wanted: Score) -> None:
         assert one == (other if other is None else pytest.approx(other, abs=1e-4))
 
 
-def run(*requests: AnswerRequest) -> list[tuple[str, Piece]]:
-    """The text and the last piece of each answer of a batch."""
-    batch, texts, last = AnswerBatch(talker(), requests, 2048), [""] * len(requests), {}
-    while not batch.is_over:
-        for piece in batch.step():
-            texts[piece.row] += piece.text
-            assert piece.row not in last or last[piece.row].reason is None, "nothing comes after the last piece"
-            last[piece.row] = piece
-    return [(texts[row], last[row]) for row in range(len(requests))]
+def run(*requests: AnswerRequest) -> list[WrittenAnswer]:
+    """The answers of a batch."""
+    answers = dict(pair for ended in write_answers(talker(), requests, 2048) for pair in ended)
+    return [answers[row] for row in range(len(requests))]  # type: ignore[misc]
 
 
 def request(question: str, name: str = "everything", most: int | None = None, **draw: Any) -> AnswerRequest:
@@ -108,65 +101,41 @@ def request(question: str, name: str = "everything", most: int | None = None, **
 @pytest.mark.parametrize("name", list(detectors()))
 def test_together_and_alone_answers_are_those_of_offline_scoring(name: str) -> None:
     for questions in (QUESTIONS, QUESTIONS[1:2]):
-        for question, (text, last) in zip(questions, run(*(request(one, name) for one in questions)), strict=True):
+        for question, answer in zip(questions, run(*(request(one, name) for one in questions)), strict=True):
             wanted = offline(name, question)
-            same(last.score, wanted)
-            assert text == wanted.answer
-            assert last.reason == ("length" if any("truncated" in one for one in wanted.warnings) else "stop")
+            same(answer.score, wanted)
+            assert answer.text == wanted.answer
+            assert answer.reason == ("length" if any("truncated" in one for one in wanted.warnings) else "stop")
 
 
 def test_every_answer_has_its_own_length_and_a_dropped_one_disturbs_nobody() -> None:
-    alone = [run(request(question, "probe", most))[0][0] for most, question in enumerate(QUESTIONS, 1)]
-    batch = AnswerBatch(talker(), [request(one, "probe", most) for most, one in enumerate(QUESTIONS, 1)], 64)
-    texts = [""] * len(QUESTIONS)
-    while not batch.is_over:
-        for piece in batch.step():
-            texts[piece.row] += piece.text
-        batch.drop(4)
-    assert texts[:4] + texts[5:] == alone[:4] + alone[5:]
+    alone = [run(request(question, "probe", most))[0].text for most, question in enumerate(QUESTIONS, 1)]
+    requests = [request(one, "probe", most) for most, one in enumerate(QUESTIONS, 1)]
+    ended = [pair for some in write_answers(talker(), requests, 64, lambda row: row == 4) for pair in some]
+    texts = {row: answer.text for row, answer in ended if isinstance(answer, WrittenAnswer)}
+    assert texts == {row: text for row, text in enumerate(alone) if row != 4}
 
 
 def test_a_seed_gives_the_same_answer_in_any_batch() -> None:
     drawn = {"temperature": 1.2, "top_p": 0.9}
     wanted = request(QUESTIONS[1], most=12, seed=11, **drawn)
-    ((text, last),) = run(wanted)
+    (alone,) = run(wanted)
     others = [request(question, most=20, seed=number, **drawn) for number, question in enumerate(QUESTIONS)]
-    *rest, (beside, last_beside) = run(*others, wanted)
-    assert beside == text
-    same(last_beside.score, last.score)
-    assert len({one for one, _ in rest}) > 2
+    *rest, beside = run(*others, wanted)
+    assert beside.text == alone.text
+    same(beside.score, alone.score)
+    assert len({one.text for one in rest}) > 2
     unseeded = [request(QUESTIONS[1], most=12, **drawn) for _ in range(4)]
-    assert len({one for one, _ in run(*unseeded)}) > 1
+    assert len({one.text for one in run(*unseeded)}) > 1
 
 
 def test_a_stop_text_ends_the_answer_before_it_and_the_shorter_one_is_scored() -> None:
     for seed in range(3):
-        ((whole, _),) = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed))
+        whole = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed))[0].text
         stop = whole[2:4]
-        ((text, last),) = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed, stop=("zz", stop)))
-        assert (text, last.reason) == (whole[: whole.find(stop)].strip(), "stop")
-        assert last.score is not None
-        assert last.score.answer == text
-
-
-@settings(max_examples=40)
-@given(
-    st.text(alphabet="ab é😀\n", max_size=40),
-    st.lists(st.integers(1, 5), max_size=30),
-    st.sampled_from([(), ("ab",), ("b a", "é")]),
-)
-def test_pieces_are_whole_letters_and_together_the_text(said: str, steps: list[int], stop: tuple[str, ...]) -> None:
-    tokenizer = talker().tokenizer
-    ids = tokenizer(said, add_special_tokens=False)["input_ids"]
-    text, pieces, done = AnswerText(tokenizer, stop, False, 1000), [], 0
-    for n in steps:
-        done += n
-        pieces.append(text.take(ids[:done], over=False))
-    pieces.append(text.take(ids, over=True))
-    wanted = said[: min((place for one in stop if (place := said.find(one)) >= 0), default=len(said))]
-    assert "".join(pieces) == wanted.strip()
-    assert not any("\ufffd" in piece for piece in pieces)
-    assert text.stopped == (len(wanted) < len(said))
+        (answer,) = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed, stop=("zz", stop)))
+        assert (answer.text, answer.reason) == (whole[: whole.find(stop)].strip(), "stop")
+        assert answer.score.answer == answer.text
 
 
 @pytest.mark.parametrize(
