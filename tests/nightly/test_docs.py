@@ -117,9 +117,6 @@ def test_every_command_of_ours_runs(arguments: list[str], sandbox: Sandbox, bund
     if arguments[:2] == ["score", "--demo"]:
         options_exist(arguments)  # of the embedded model, which tests/runs/test_embedded_run.py has
         return
-    if "hub:USER/NAME" in arguments:
-        options_exist(arguments)  # it needs a hub; tests/cli/test_detector_command.py has one
-        return
     if arguments[0] in ("detect", "fit"):
         take_bundles(sandbox)
     sandbox.invoke(arguments)

@@ -65,7 +65,6 @@ EXAMPLES = {
     "detector": (
         ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/auto"),
         ("one vector for a server that can read states", "anchorscope detector export BUNDLE --out probe"),
-        ("use one that was published", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
     ),
 }
 VERDICTS = {
@@ -323,9 +322,7 @@ def _show_scores(scored: "Scored") -> None:
 
 
 detector = typer.Typer()
-_Bundle = Annotated[
-    Path, typer.Argument(metavar="BUNDLE", help="The folder that anchorscope detect has written, or hub:USER/NAME.")
-]
+_Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder that anchorscope detect has written.")]
 
 
 @detector.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][:1]))

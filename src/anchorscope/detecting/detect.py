@@ -20,8 +20,7 @@ import torch
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.schema import DETECTION_VERSION, DETECTOR_DIFFERENCE_SCHEMA, DETECTOR_SCHEMA
 from anchorscope.artefacts.sealed_folder import SealedFolder
-from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, LOADED
-from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost, step_costs
+from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
@@ -33,11 +32,10 @@ from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, text
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import Dataset
-from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.files import canonical_hash
 from anchorscope.finished import FinishedRun, open_finished
-from anchorscope.kept_states import features_place, kept_bytes, place_of, read_header, read_layer, refuse_full_disk
+from anchorscope.kept_states import features_place, place_of, read_header, read_layer
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.models.sources import is_shape, locate
@@ -50,12 +48,6 @@ from anchorscope.results import versions
 
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
-_STEPS = {
-    "states": ("clean-states",),
-    "states-cut": ("effects-knockout",),
-    "detection": ("answer-alone", "detection-samples", "detection-columns", "detection-states"),
-}
-"""Passes of a run behind each word of `--keep`, as `cost.step_costs` names them."""
 
 
 def complete_runs(
@@ -70,10 +62,13 @@ def complete_runs(
         missing = missing_keep(run, options.wanted)
         reason = _why_not_computed(run, options) if missing else None
         if missing and reason is None:
-            recipe = run.recipe.model_copy(update={"keep": tuple(dict.fromkeys([*run.recipe.keep, *missing]))})
-            progress.note(_announce(run, recipe, missing))
-            whole = Recipe.model_validate(recipe.model_dump())
-            run_recipe(whole, run.path, progress=progress, for_detectors=run.is_for_detectors)
+            progress.note(
+                f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: the model is run "
+                f"for that now, and resumes if stopped"
+            )
+            keep = tuple(dict.fromkeys([*run.recipe.keep, *missing]))
+            recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})
+            run_recipe(recipe, run.path, progress=progress, for_detectors=run.is_for_detectors)
             run = open_finished(run.path, checked=False)
         elif "states" in missing:
             raise UserError(f"The run {str(run.path)!r} kept no states, and they cannot be computed now: {reason}.")
@@ -99,29 +94,6 @@ def _why_not_computed(run: FinishedRun, options: DetectOptions) -> str | None:
     except UserError as error:
         return str(error).rstrip(".")
     return None
-
-
-def _announce(run: FinishedRun, recipe: Recipe, missing: Sequence[str]) -> str:
-    """What computing takes in minutes and disk; a disk that is too small is refused."""
-    facts, cuts = run.manifest["model"], recipe.random_cuts or 1
-    model = ModelSize(facts["parameters"], facts["n_layers"], facts["d_model"])
-    operations, size = report_cost(recipe), 0
-    places = len(SITES) * len({"final", recipe.position})
-    n_places = {"states": places, "states-cut": (1 + cuts) * places, "detection": len(DETECTION_RUNS)}
-    used = run.parquet("items").filter(pl.col("status") == "used")
-    for (_,), items in used.group_by("dataset"):
-        tokens = float(items["input_ids"].list.len().mean())  # type: ignore[arg-type]
-        costs = step_costs(recipe, model, DatasetSize(items.height, 0, items.height, tokens))
-        operations += sum(costs[step] for name in missing for step in _STEPS[name])
-        itemsize = getattr(torch, facts["dtype"]).itemsize
-        kept = sum(n_places[name] for name in missing)
-        size += kept_bytes(kept, model.n_layers, items.height, model.width, itemsize)
-    refuse_full_disk(run.path, size)
-    minutes = operations / measured_rate(choose_device(recipe.device), facts["dtype"], model.width) / 60
-    return (
-        f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep; computing that takes about "
-        f"{max(1, round(minutes))} min and {size / 1e6:,.0f} MB of disk, and resumes if stopped"
-    )
 
 
 @dataclass(frozen=True)

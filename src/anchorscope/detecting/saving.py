@@ -1,4 +1,4 @@
-"""Fitted detectors as bundles: calibration, thresholds, training range, card, and a probe of every layer."""
+"""Fitted detectors as bundles: calibration, thresholds, training range and card."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int
+from scipy.special import expit
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.evaluation import TrainedOn
-from anchorscope.detectors.fitted import TrainingRange, WithFallback, probability_of
+from anchorscope.detectors.fitted import TrainingRange, WithFallback
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError
@@ -54,7 +55,7 @@ def trained_detector(
     prevalence = float(natural[labels].sum() / natural.sum())
     (slope,), bias = scale.of_set(number)
     calibration = Calibration(slope, bias, prevalence)
-    probability = probability_of(scale.scores[number].cpu().numpy())
+    probability = expit(scale.scores[number].cpu().numpy())
     one_each = _one_of_each_group(dataset, trained.plan.seed)
     fitted = build(number)
     if isinstance(fitted, WithFallback) and isinstance(fitted.range, TrainingRange):

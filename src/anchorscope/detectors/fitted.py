@@ -45,16 +45,9 @@ class Fitted(ABC):
 T = TypeVar("T")
 
 
-def store(part: Any, path: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors of a dataclass, named by their path, and its plain values; detectors inside are {"kind", "values"}."""
-    tensors: dict[str, Tensor] = {}
+def store(part: Any, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """The plain values of a dataclass; its tensors go into `tensors`, named by their path."""
     values: dict[str, Any] = {}
-
-    def store_detector(inside: Fitted, own_path: str) -> dict[str, Any]:
-        own, own_values = store(inside, own_path)
-        tensors.update(own)
-        return {"kind": inside.kind, "values": own_values}
-
     for name, hint in _fields_of(type(part)).items():
         value = getattr(part, name)
         if hint is Tensor:
@@ -62,12 +55,17 @@ def store(part: Any, path: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         elif hint == tuple[Tensor, ...]:
             tensors |= {f"{path}/{name}.{number}": tensor for number, tensor in enumerate(value)}
         elif isinstance(value, Fitted):
-            values[name] = store_detector(value, f"{path}/{name}")
+            values[name] = store_detector(value, f"{path}/{name}", tensors)
         elif hint == tuple[Fitted, ...]:
-            values[name] = {str(number): store_detector(one, f"{path}/{number}") for number, one in enumerate(value)}
+            values[name] = {str(n): store_detector(inner, f"{path}/{n}", tensors) for n, inner in enumerate(value)}
         else:
             values[name] = TypeAdapter(hint).dump_python(value, mode="json")
-    return tensors, values
+    return values
+
+
+def store_detector(fitted: Fitted, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A detector as {"kind", "values"}."""
+    return {"kind": fitted.kind, "values": store(fitted, path, tensors)}
 
 
 def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any], path: str) -> T:
@@ -81,9 +79,7 @@ def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any]
             found[name] = tuple(tensors[f"{path}/{name}.{number}"] for number in range(n))
         elif hint == tuple[Fitted, ...]:
             n = len(values[name])
-            found[name] = tuple(
-                load_detector(tensors, values[name][str(number)], f"{path}/{number}") for number in range(n)
-            )
+            found[name] = tuple(load_detector(tensors, values[name][str(i)], f"{path}/{i}") for i in range(n))
         elif isinstance(hint, type) and issubclass(hint, Fitted):
             found[name] = load_detector(tensors, values[name], f"{path}/{name}")
         elif name in values:
@@ -277,8 +273,3 @@ def mean_of_nearest(apart: Float[Tensor, "item state"], number: int) -> Float[Te
     """Mean of the smallest distances; infinite ones are left out, and infinite where there is no other."""
     nearest = apart.topk(number, dim=-1, largest=False).values
     return torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1).nan_to_num(nan=torch.inf)
-
-
-def probability_of(log_odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-    """The logistic function."""
-    return torch.sigmoid(torch.from_numpy(log_odds)).numpy()
