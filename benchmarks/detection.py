@@ -19,8 +19,7 @@ import torch
 
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, SAMPLES
 from anchorscope.detecting.inputs import BUNDLES
-from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.evaluation import Plan, TrainedOn
+from anchorscope.detectors.evaluation import Evaluation, Plan, Tables, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES

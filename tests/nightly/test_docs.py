@@ -62,13 +62,13 @@ def runs_at_hand() -> set[str]:
 @pytest.fixture(scope="module")
 def bundles(sandbox: Sandbox) -> None:
     """Saved detectors, where the docs have them."""
-    sandbox.invoke(["detect", "runs/demo", "--fit-only", "--bundles", "auto,probe", "--out", "fitted"])
+    sandbox.invoke(["detect", "runs/demo", "--detectors", "auto,probe", "--bundles", "auto,probe", "--out", "fitted"])
     put_bundles(sandbox)
 
 
 BUNDLES = (
     "BUNDLE",
-    "runs/demo/detectors/auto",
+    "runs/demo/detectors/bundles/auto",
     "runs/mine/detectors/bundles/auto",
     "runs/mine/detectors/bundles/probe",
 )
@@ -80,7 +80,7 @@ def put_bundles(sandbox: Sandbox) -> None:
         (sandbox.path / name).parent.mkdir(parents=True, exist_ok=True)
         if not (sandbox.path / name).exists():
             made = "probe" if name.endswith("probe") else "auto"
-            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / made, target_is_directory=True)
+            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / "bundles" / made, target_is_directory=True)
 
 
 def take_bundles(sandbox: Sandbox) -> None:

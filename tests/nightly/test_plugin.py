@@ -69,7 +69,7 @@ command(
     "--grader", "exact-match", "--keep", "states", "--out", folder / "run", "--quiet", *quick,
 )
 command(
-    "detect", folder / "run", "--fit-only", "--bundles", "least-likely-token", "--detectors", "least-likely-token",
+    "detect", folder / "run", "--bundles", "least-likely-token", "--detectors", "least-likely-token",
     "--folds", "2", "--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu", "--quiet",
     "--out", folder / "detectors",
 )

@@ -1,7 +1,6 @@
 """`anchorscope detect` from kept states to tables, bundles and page; and what it refuses, in one line."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,17 +15,17 @@ from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.evaluation import COMPARED, NAMES
+from anchorscope.detectors.evaluation import COMPARED
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError
 from anchorscope.report.detection import detection_page
 from anchorscope.report.panel_figure import ExperimentFigure
+from anchorscope.stats.detection_metrics import METRICS
 from kept_runs import questions_of, write_kept_run
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
 FEW = ("confidence", "probe", "probe+confidence", "words")
 TABLES = ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv")
-METRICS = {"auroc", *NAMES.values()}
 
 
 def command(*arguments: object) -> Result:
@@ -89,7 +88,7 @@ def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -
         if entry.variant_of is None:
             for prevalence in ("balanced", "natural"):
                 found = own.filter(pl.col("prevalence") == prevalence)["metric"].to_list()
-                assert set(found) - {"auroc-spread"} == METRICS, (name, prevalence)
+                assert set(found) - {"auroc-spread"} == {"auroc", *METRICS}, (name, prevalence)
         else:
             assert set(own["metric"]) == {"auroc", "auroc-spread"}
     told = table.filter(pl.col("metric") != "auroc-spread")
@@ -151,21 +150,6 @@ def test_one_object_for_programs_and_only_what_is_asked_for(run: Path, tmp_path:
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
-def test_fit_only_writes_detectors_and_nothing_else(run: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(run, tmp_path / "facts"))
-    out = run / "detectors"  # beside the results they come from, as the demo has them
-    result = command(run, "--out", out, "--fit-only", "--bundles", "probe,probe+confidence", "--json")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["bundles"] == ["probe", "probe+confidence"]
-    assert {path.name for path in out.iterdir()} == {"probe", "probe+confidence", "detection.json"}
-    assert read_bundle(out / "probe").card.quality == ()
-    with pytest.raises(UserError, match=r"has no detectors.csv: detectors were fitted and not compared"):
-        Detection(out).detectors  # noqa: B018
-    again = command(run, "--out", out, "--fit-only", "--bundles", "confidence")
-    assert again.exit_code == 0, again.stderr
-    assert {path.name for path in out.iterdir()} == {"confidence", "detection.json"}
-
-
 @pytest.mark.usefixtures("unprinted")
 def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
@@ -203,7 +187,6 @@ def nothing_new(folder: Path, before: Sequence[Path]) -> bool:
         (("--bundles", "words"), "'words' cannot be saved"),
         (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
         (("--bundles", "mop-random-gate"), "'mop-random-gate' cannot be saved"),
-        (("--bundles", ",", "--fit-only"), "--fit-only"),
         (("--device", "tpu"), "Device 'tpu' cannot be used here"),
         (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),
     ],

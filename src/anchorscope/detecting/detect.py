@@ -25,9 +25,8 @@ from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detecting.saving import calibrate_context_use, trained_detector
-from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.bundle import write_bundle
-from anchorscope.detectors.evaluation import Plan, TrainedOn, pooled
+from anchorscope.detectors.evaluation import Evaluation, Plan, Tables, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
@@ -223,7 +222,6 @@ _FOLDER = SealedFolder(
         "figures",
         "report.html",
         "report.md",
-        *DETECTORS,
         MANIFEST,
     ),
 )
@@ -232,8 +230,8 @@ _FOLDER = SealedFolder(
 class Detection:
     """A finished comparison of detectors; tables are read when they are first asked for.
 
-    `manifest["saved"]` has every saved detector: its folder, its AUROC with interval by dataset (empty where nothing
-    was compared), its thresholds, and its passes through the model beyond those that wrote the answer.
+    `manifest["saved"]` has every saved detector: its folder, its AUROC with interval by dataset, its thresholds, and
+    its passes through the model beyond those that wrote the answer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -246,12 +244,12 @@ class Detection:
     @cached_property
     def detectors(self) -> pl.DataFrame:
         """Every metric of every detector."""
-        return self._table("detectors", DETECTOR_SCHEMA)
+        return pl.read_csv(self._place("detectors.csv"), schema=DETECTOR_SCHEMA)
 
     @cached_property
     def differences(self) -> pl.DataFrame:
         """Paired differences to confidence, to the probe, and to both together."""
-        return self._table("differences", DETECTOR_DIFFERENCE_SCHEMA)
+        return pl.read_csv(self._place("differences.csv"), schema=DETECTOR_DIFFERENCE_SCHEMA)
 
     @property
     def recommended(self) -> Path | None:
@@ -259,11 +257,8 @@ class Detection:
         saved = self.manifest.get("saved", {}).get(self.manifest.get("recommended"))
         return None if saved is None else self.path / saved["path"]
 
-    def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-        file = f"{name}.csv"
-        if file not in self.manifest["sha256"]:
-            raise UserError(f"{str(self.path)!r} has no {file}: detectors were fitted and not compared (fit only).")
-        return pl.read_csv(_FOLDER.place(self.path, self.manifest, file), schema=schema)
+    def _place(self, file: str) -> Path:
+        return _FOLDER.place(self.path, self.manifest, file)
 
 
 @faults_as_user_errors()
@@ -298,23 +293,20 @@ def detect(
     job.check_bundles()
     command = _command(paths, place, chosen)
     with _FOLDER.fresh(place) as folder:
-        answer, recommended = None, None
-        if not chosen.fit_only:
-            job.compare()
-        saved = job.save(folder if chosen.fit_only else folder / "bundles")
-        if not chosen.fit_only:
-            job.tables.write(folder)
-            context = DetectionContext(
-                job.model,
-                {source.data.name: source.about for source in sources},
-                f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
-                f"{time.monotonic() - began:.0f} s",
-                command,
-                {name: record["path"] for name, record in saved.items()},
-                tuple(job.warnings),
-                job.left_out,
-            )
-            answer, recommended = write_detection_report(folder, context)
+        job.compare()
+        saved = job.save(folder / "bundles")
+        job.tables.write(folder)
+        context = DetectionContext(
+            job.model,
+            {source.data.name: source.about for source in sources},
+            f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
+            f"{time.monotonic() - began:.0f} s",
+            command,
+            {name: record["path"] for name, record in saved.items()},
+            tuple(job.warnings),
+            job.left_out,
+        )
+        answer, recommended = write_detection_report(folder, context)
         _FOLDER.seal(
             folder,
             {
@@ -360,7 +352,7 @@ def _finished(place: Path, key: str) -> Detection | None:
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
     command = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
-    names = {"risks": "--risk", "fit_only": "--fit-only", "compute": "--no-compute"}
+    names = {"risks": "--risk", "compute": "--no-compute"}
     for option in fields(options):
         value = getattr(options, option.name)
         if value != option.default and option.name != "fresh":
@@ -448,8 +440,7 @@ class _Job:
             made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks)
             made = replace(made, context_use=context_use)
             write_bundle(folder / name, made)
-            path = name if self.options.fit_only else f"{folder.name}/{name}"
-            saved[name] = self._describe_saved(made, path, rows)
+            saved[name] = self._describe_saved(made, f"{folder.name}/{name}", rows)
             self.progress.advance(1)
         self.progress.finish()
         return saved

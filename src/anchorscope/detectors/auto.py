@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
-from anchorscope.detectors.data import TrainingData
+from anchorscope.detectors.data import DetectorFit, TrainingData, as_detector, fit_stacked
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import (
     NEIGHBOURS,
@@ -34,7 +34,6 @@ from anchorscope.detectors.fitted import (
     WithFallback,
     mean_of_nearest,
 )
-from anchorscope.detectors.methods import DetectorFit, as_detector, fit_stacked
 from anchorscope.detectors.training import INNER_FOLDS, Dataset, Stacked, Training, calibrated
 
 NO_REGRET = 1.64

@@ -140,7 +140,7 @@ def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
     if type(fitted) is not LinearProbe or fitted.key[0] != CLEAN:
         raise UserError(
             f"Detector {trained.name!r} is not one linear probe, so that one vector cannot replace it; export one that "
-            f"is: anchorscope detect RUN --fit-only --bundles probe."
+            f"is: anchorscope detect RUN --bundles probe."
         )
     _, site, layer = fitted.key
     tensors = save_tensors({"weight": (calibration.slope * fitted.weight.double()).float().cpu().contiguous()})

@@ -88,7 +88,7 @@ def _card_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
         start = threshold["probability"]
         accepted = "nothing" if start is None else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
         rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
-    rows.append(("" if card["quality"] else "nothing was measured (saved with --fit-only)",))
+    rows.append(("" if card["quality"] else "nothing was measured",))
     for row in card["quality"]:
         ends = f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]" if "ci_low" in row and "ci_high" in row else ""
         where = f"{row['train']} → {row['test']}, {row['prevalence']}" if "train" in row else ""

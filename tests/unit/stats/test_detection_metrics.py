@@ -28,7 +28,7 @@ def weighted_auc(scores, truthful, weights=None):
 ONE_NUMBER = {
     "auroc": weighted_auc,
     "auprc": partial(measured, "auprc"),
-    "excess_aurc": partial(measured, "excess_aurc"),
+    "e-aurc": partial(measured, "e-aurc"),
     "prr": partial(measured, "prr"),
     "accuracy": lambda *given: metrics.accuracy_at_coverage(*given)[..., 1],
     "risk": lambda *given: metrics.risk_coverage_curve(*given, points=7)[1][..., 2],
@@ -79,7 +79,7 @@ def test_areas_are_means_over_every_k_and_every_order_of_ties(rows):
         reference.area(truthful.astype(float), truthful),
         truthful.mean(),
     )
-    assert measured("excess_aurc", scores, truthful) == pytest.approx(oracle - area)
+    assert measured("e-aurc", scores, truthful) == pytest.approx(oracle - area)
     if 0 < random < 1:
         assert measured("prr", scores, truthful) == pytest.approx((area - random) / (oracle - random))
     for coverage in (0.3, 0.5, 1.0):
