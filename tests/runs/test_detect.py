@@ -223,7 +223,6 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
     before = list(tmp_path.rglob("*"))
     for paths, message in (
         ([made["bare"]], "kept no states, and they cannot be computed now: Unknown model 'tiny'"),
-        ([made["bare"], "--no-compute"], "kept no states, and they cannot be computed now: --no-compute"),
         ([made["few"]], "has 29 true and 51 false answers; a detector needs at least 30 of each"),
         ([made["one"]], "has 80 true and 0 false answers; a detector needs at least 30 of each"),
         ([made["nan"]], "The knockout states of 'nan' in "),

@@ -45,8 +45,8 @@ VALUES = (None, True, -1, 1e308, float("nan"), 2**64, "", "\ud800", "\x00", "../
 NONSENSE = (b"", b"{}", b"[]", b"null", b"[" * 100_000, b"\xff\xfe\0", b"9" * 5000, b"PAR1")
 FOLDERS = ("out", "deep/er/out", "with space", "ünï", "new\nline", "-dash", "~", "x" * 5000, "a\udce9", "out/../out")
 FAMILIES = ("llama", "gpt2", "qwen3_moe")
-_FEW_FITS = "--detectors probe --bundles probe --seeds 1 --tosses 0 --resamples 100".split()
 """The first is the one that runs use."""
+_FEW_FITS = ("--detectors", "probe", "--bundles", "probe", "--seeds", "1", "--tosses", "0", "--resamples", "100")
 
 
 @dataclass

@@ -99,9 +99,6 @@ def detect(
     ] = None,
     detectors: Annotated[str, _detectors(help=_COMPARED_HELP)] = "",
     bundles: Annotated[str | None, _detectors(help=_BUNDLES_HELP, show_default=False)] = None,
-    compute: Annotated[
-        bool, _detectors("--compute/--no-compute", help="Whether the model may be run for what the runs did not keep.")
-    ] = True,
     folds: Annotated[int, _stats(help=_FOLDS_HELP)] = 5,
     seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
     tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
@@ -118,7 +115,7 @@ def detect(
             from anchorscope.detecting.inputs import DetectOptions, open_runs
         numbers = (folds, seeds, tosses, resamples, _read_risks(risk), seed)
         saved = None if bundles is None else split_list(bundles)
-        options = DetectOptions(split_list(detectors), saved, *numbers, device, compute, fresh)
+        options = DetectOptions(split_list(detectors), saved, *numbers, device, fresh)
         folder = None if out is None else named_folder(out)
         open_runs(runs)  # mistakes are reported before torch is imported
         with loading("torch", quiet):

@@ -17,11 +17,11 @@ import numpy as np
 import polars as pl
 import torch
 
+from anchorscope.answers.label import group_keys
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.schema import DETECTION_VERSION, DETECTOR_DIFFERENCE_SCHEMA, DETECTOR_SCHEMA
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
-from anchorscope.datasets.text import normalise, question_key, words
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detecting.saving import calibrate_context_use, trained_detector
@@ -59,7 +59,7 @@ def complete_runs(
     completed, warnings = [], []
     for run in runs:
         missing = missing_keep(run, options.wanted)
-        reason = _why_not_computed(run, options) if missing else None
+        reason = _why_not_computed(run, missing) if missing else None
         if missing and reason is None:
             progress.note(
                 f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: the model is run "
@@ -77,15 +77,13 @@ def complete_runs(
     return completed, warnings
 
 
-def _why_not_computed(run: FinishedRun, options: DetectOptions) -> str | None:
+def _why_not_computed(run: FinishedRun, missing: Sequence[str]) -> str | None:
     """Why a run cannot be completed; None where it can."""
-    keep = f"--keep {','.join(missing_keep(run, options.wanted))}"
-    if not options.compute:
-        return "--no-compute leaves the model alone"
+    keep = ",".join(missing)
     if run.manifest["model"]["source"] == LOADED:
-        return f"its model was given in memory, so call anchorscope.run again with keep={keep.split()[1]!r}"
+        return f"its model was given in memory, so call anchorscope.run again with keep={keep!r}"
     if run.recipe.trust_remote_code:
-        again = f"anchorscope run {run.path}/recipe.toml --out {run.path} {keep} --trust-remote-code"
+        again = f"anchorscope run {run.path}/recipe.toml --out {run.path} --keep {keep} --trust-remote-code"
         return f"code that comes with its model would run; if you trust it: {again}"
     try:
         if not is_shape(run.recipe.model):
@@ -112,11 +110,6 @@ class RunDataset:
     def setting(self) -> DetectorSetting:
         """The model and the prompt of the run."""
         manifest, recipe = self.run.manifest, self.run.recipe
-        if "template" not in manifest:
-            raise UserError(
-                f"The run {str(self.run.path)!r} did not write down its prompt: it was made by an older version. Run "
-                f"the same command again into the same folder (only what is new is done)."
-            )
         model = {name: value for name, value in manifest["model"].items() if name != "files"}
         return DetectorSetting.of(
             ModelIdentity(**model),
@@ -153,25 +146,13 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
         used["group"].to_numpy().astype(np.int64),
         used["relation"].to_list(),
         ids,
-        [
-            [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
-            for question, answer in zip(questions, answers, strict=True)
-        ],
         used["weight"].to_numpy().astype(np.float64),
-        [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)],
+        [frozenset(group_keys(*row)) for row in zip(questions, used["subject"].to_list(), strict=True)],
     )
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
     longest = int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
     about = f"{len(ids)} answers, {data.labels.sum()} true; {share:.1%} true among all {graded.height} that were graded"
     return RunDataset(data, run, longest, about, other_prompt)
-
-
-def _group_keys(question: str, subject: str | None) -> frozenset[str]:
-    """What ties items of several datasets together, as the groups of a run do."""
-    own = {f"question {question_key(question)}"}
-    if subject and normalise(subject):
-        own.add(f"subject {normalise(subject)}")
-    return frozenset(own)
 
 
 def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateKey, torch.Tensor]:
@@ -330,7 +311,7 @@ def detect(
 
 def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
     """What a result depends on: the runs' tables and states, wherever they are, the options, the versions."""
-    chosen = {name: value for name, value in vars(options).items() if name not in ("compute", "fresh")}
+    chosen = {name: value for name, value in vars(options).items() if name != "fresh"}
     hashes = [
         {name: sha256 for name, sha256 in run.manifest["sha256"].items() if name.endswith((".parquet", ".safetensors"))}
         for run in runs
@@ -352,12 +333,11 @@ def _finished(place: Path, key: str) -> Detection | None:
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
     command = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
-    names = {"risks": "--risk", "compute": "--no-compute"}
     for option in fields(options):
         value = getattr(options, option.name)
         if value != option.default and option.name != "fresh":
-            words = () if isinstance(value, bool) else value if isinstance(value, tuple) else (value,)
-            command += [names.get(option.name, f"--{option.name}"), ",".join(map(str, words))]
+            words = value if isinstance(value, tuple) else (value,)
+            command += ["--risk" if option.name == "risks" else f"--{option.name}", ",".join(map(str, words))]
     return shlex.join(filter(None, command))
 
 
@@ -410,15 +390,13 @@ class _Job:
 
     def check_bundles(self) -> None:
         """Refuses a detector that is to be saved and cannot be; those that were not named are left out."""
-        self.sources[0].setting  # noqa: B018 - a bundle must know its prompt: refused before hours of fits, not after
         named = self.options.bundles
         for dataset in self.trainable:
             for name in BUNDLES if named is None else named:
                 missing = missing_feature(name, dataset.features, self.site)
                 if missing is not None and named is not None:
                     raise UserError(
-                        f"The detector {name!r} cannot be saved: {missing} ({dataset.name}); leave it out of "
-                        f"--bundles, or allow the model to be run (--compute)."
+                        f"The detector {name!r} cannot be saved: {missing} ({dataset.name}); leave it out of --bundles."
                     )
                 if missing is not None:
                     self.left_out[name] = missing

@@ -45,8 +45,6 @@ class DetectOptions:
     """Risks that bundles have thresholds for; the first is used where none is named. None: see `thresholds_at`."""
     seed: int = 0
     device: str = "auto"
-    compute: bool = True
-    """Whether the model may be run for what the runs did not keep."""
     fresh: bool = False
     """Whether a finished result of the same runs and options is made again."""
 

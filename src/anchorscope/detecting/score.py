@@ -112,12 +112,10 @@ def score(
     with loading or nullcontext():
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
-        from anchorscope.detectors.features import refuse_unknown
         from anchorscope.models.process_settings import few_collections
 
     trained = unpack(files, str(bundle))
     threshold = trained.threshold(options.risk)
-    refuse_unknown(trained.needs, trained.setting.n_layers)
     detector = Detector.load(
         trained,
         options.model,

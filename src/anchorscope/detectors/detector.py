@@ -78,20 +78,19 @@ class TextPass:
     def features(self, items: Sequence[Item], needs: Needs, run: str = CLEAN) -> Features:
         """What is needed, read of one run."""
         part: Any = self.parts.get(run)  # None where nothing of a pass is read
-        states, columns = {}, {}
-        for key in needs.states:
-            states[key] = part.states[self.places.index(_place(key)), key[2]]
-        for name in needs.columns:
+
+        def column(name: str) -> np.ndarray:
             if name == TEXT:
-                columns[name] = texts_of((item.question.question, item.answer.text) for item in items)
-            elif name == ANSWER_TOKENS:
-                columns[name] = np.array([float(len(item.answer.ids)) for item in items])
-            elif name == RAUQ:
+                return texts_of((item.question.question, item.answer.text) for item in items)
+            if name == ANSWER_TOKENS:
+                return np.array([float(len(item.answer.ids)) for item in items])
+            if name == RAUQ:
                 of_items = enumerate(part.answers.by_item())
-                columns[name] = np.array([rauq(stats[0], self.attention[item].previous) for item, stats in of_items])
-            else:
-                columns[name] = np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
-        return Features(len(items), states, columns)
+                return np.array([rauq(stats[0], self.attention[item].previous) for item, stats in of_items])
+            return np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
+
+        states = {key: part.states[self.places.index(_place(key)), key[2]] for key in needs.states}
+        return Features(len(items), states, {name: column(name) for name in needs.columns})
 
 
 def _place(key: StateKey) -> Place:
@@ -238,6 +237,7 @@ class Detector:
         model of the training is loaded, in the precision of the training unless another is asked for.
         """
         trained = bundle if isinstance(bundle, TrainedDetector) else read_bundle(bundle)
+        refuse_unknown(trained.needs, trained.setting.n_layers)
         return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
     @property
@@ -251,8 +251,8 @@ class Detector:
 
     def score_many(self, pairs: Iterable[tuple[str, str | None] | str], *, risk: float | None = None) -> list[Score]:
         """Answers to many questions, in order: pairs of question and answer, or questions alone."""
-        given = [(pair, None) if isinstance(pair, str) else pair for pair in pairs]
-        return self.score_questions([asked(*one, place) for place, one in enumerate(given)], risk=risk)
+        given = ((pair, None) if isinstance(pair, str) else pair for pair in pairs)
+        return self.score_questions([asked(*pair, place) for place, pair in enumerate(given)], risk=risk)
 
     def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:
         """The same for questions of a dataset, whose subjects and own answers are used where they are known."""
@@ -271,7 +271,12 @@ class Detector:
         if not read:  # nothing to run, and no states to decide on
             return [self._unread(item, notes) for item in items]
         features = self.session.features(read, self.trained.needs)
-        _refuse_no_numbers(features)
+        for (run, site, layer), states in features.states.items():
+            if not bool(states.isfinite().all()):
+                raise UserError(
+                    f"The {run} states at {site} of layer {layer} hold NaN or infinity; run the model in float32 "
+                    f"(--dtype float32)."
+                )
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
         rows = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
@@ -326,12 +331,3 @@ def model_for(
     source = model or trained.setting.source
     precision = trained.setting.dtype if dtype == "auto" else dtype
     return load_model(source, precision, choose_device(device), progress=progress)
-
-
-def _refuse_no_numbers(features: Features) -> None:
-    for (run, site, layer), states in features.states.items():
-        if not bool(states.isfinite().all()):
-            raise UserError(
-                f"The {run} states at {site} of layer {layer} hold NaN or infinity; run the model in float32 "
-                f"(--dtype float32)."
-            )

@@ -163,6 +163,7 @@ class TrainedOn:
     site: str
     plan: Plan
     device: torch.device
+    _calibrations: dict[tuple[str, bool], Stacked] = field(default_factory=dict)
 
     @cached_property
     def _sets(self) -> tuple[Training, Int[np.ndarray, "seed item"], list[tuple[Dataset, Int[np.ndarray, " item"]]]]:
@@ -210,10 +211,6 @@ class TrainedOn:
             training = replace(training, weights=self.dataset.natural if natural else balanced_weights(self.dataset))
             self._calibrations[name, natural] = calibrated(self.fits.fit(name).scores[: self.whole + 1], training)
         return self._calibrations[name, natural]
-
-    @cached_property
-    def _calibrations(self) -> dict[tuple[str, bool], Stacked]:
-        return {}
 
     def in_domain(self, name: str, natural: bool = False) -> Scored:
         """Every item by the fits that left its outer fold out, one for every fold seed."""
@@ -275,7 +272,6 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
         joined_groups(group_keys),
         [f"{dataset.name} {relation}" for dataset in datasets for relation in dataset.relations],
         [f"{dataset.name} {item}" for dataset in datasets for item in dataset.item_ids],
-        [document for dataset in datasets for document in dataset.documents],
         np.concatenate([dataset.natural for dataset in datasets]),
         group_keys,
         [dataset.name for dataset in datasets for _ in dataset.labels],

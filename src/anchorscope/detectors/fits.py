@@ -11,7 +11,6 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -28,10 +27,18 @@ from anchorscope.detectors.data import (
     fit_bank,
     fit_stacked,
 )
-from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, QUESTION_ORTHOGONAL, TEXT_STATE, Features, StateKey
+from anchorscope.detectors.features import (
+    CLEAN,
+    QUESTION_ONLY,
+    QUESTION_ORTHOGONAL,
+    TEXT,
+    TEXT_STATE,
+    Features,
+    StateKey,
+)
 from anchorscope.detectors.fitted import Fitted, Mixture, Network, mix_log_odds
 from anchorscope.detectors.training import FITS, INNER_FOLDS, Dataset, Training
-from anchorscope.evidence.scores import fit_logistic
+from anchorscope.evidence.scores import bag_of_words, fit_logistic
 from anchorscope.evidence_parts.principal import Directions
 from anchorscope.plugins import load
 
@@ -194,14 +201,12 @@ def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> Detecto
     return DetectorFit(data.training.assemble((true / false).log() @ one_hot.T), None)
 
 
-def fit_words(data: TrainingData, documents: Sequence[Sequence[str]]) -> DetectorFit:
-    """Logistic regression on the bag of words; each document is an item's words."""
-    vocabulary = {word: place for place, word in enumerate(sorted({word for words in documents for word in words}))}
-    rows = [place for place, words in enumerate(documents) for _ in set(words)]
-    columns = [vocabulary[word] for words in documents for word in sorted(set(words))]
-    present = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(documents), max(1, len(vocabulary))))
+def fit_words(data: TrainingData) -> DetectorFit:
+    """Logistic regression on the bag of words."""
+    questions, _, answers = zip(*(text.rpartition("\n") for text in data.features.columns[TEXT]), strict=True)
+    present = bag_of_words(questions, answers)
     learns = data.training.fitted_on(torch.device("cpu")).numpy() > 0
-    scores = np.zeros((*learns.shape[:2], len(documents)), np.float32)
+    scores = np.zeros(learns.shape, np.float32)
     for number, fits in enumerate(learns):
         for place, learned in enumerate(fits):
             weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
@@ -346,7 +351,7 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "auto": lambda fits: fit_auto(fits.data, fits.dataset),
     "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
     "text": lambda fits: fit_text(fits.data),
-    "words": lambda fits: fit_words(fits.data, fits.dataset.documents),
+    "words": lambda fits: fit_words(fits.data),
     "question-only": lambda fits: fit_on(fits.data, fits.data.headline(QUESTION_ONLY)),
     "random-weights": lambda fits: fit_on(fits.data, fits.data.headline("random-weights")),
 }

@@ -34,8 +34,12 @@ class Fitted(ABC):
 
     @property
     def needs(self) -> Needs:
-        """What it reads: by default what the detectors read that it is made of."""
-        return Needs.together([part.needs for part in vars(self).values()])
+        """What the detectors read that it is made of, the states of its `key`, and its `columns`."""
+        values = vars(self)
+        flat = [part for value in values.values() for part in (value if isinstance(value, tuple) else (value,))]
+        parts = [part.needs for part in flat if isinstance(part, Fitted)]
+        own = [needs_of(values["key"])] if "key" in values else []
+        return Needs.together([*parts, *own, Needs(columns=values.get("columns", ()))])
 
     @abstractmethod
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
@@ -113,11 +117,6 @@ class LinearProbe(Fitted):
     weight: Float[Tensor, " d_model"]
     bias: float
 
-    @property
-    def needs(self) -> Needs:
-        """The states that it reads."""
-        return needs_of(self.key)
-
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """State times weight, plus bias; summed in float64, so that an item alone is scored as in a batch."""
         states = features.state(self.key)
@@ -136,11 +135,6 @@ class WeightedSum(Fitted):
     columns: tuple[str, ...]
     column_weights: tuple[float, ...]
     bias: float
-
-    @property
-    def needs(self) -> Needs:
-        """What its parts read, and its columns."""
-        return Needs.together([*(part.needs for part in self.parts), Needs(columns=self.columns)])
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The sum."""
@@ -204,11 +198,6 @@ class Network(Fitted):
     """Of the layers, [out, in]; the first acts on the raw state."""
     bias: tuple[Tensor, ...]
 
-    @property
-    def needs(self) -> Needs:
-        """The state that it reads."""
-        return needs_of(self.key)
-
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The network's output."""
         values = features.state(self.key).double()
@@ -244,11 +233,6 @@ class TrainingRange(Fitted):
     """Tokens of the longest prompt with its answer in training; None where it was not counted."""
     border: float | None = None
     """The distance from which on a fallback takes over; None where that is the limit."""
-
-    @property
-    def needs(self) -> Needs:
-        """The state whose distance it measures."""
-        return needs_of(self.key)
 
     def distance_of(self, states: Float[Tensor, "item d_model"]) -> Float[np.ndarray, " item"]:
         """Mean distance to the nearest training states."""

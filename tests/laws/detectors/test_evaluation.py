@@ -253,7 +253,7 @@ def test_datasets_taken_together_keep_items_in_order_and_tie_groups() -> None:
         both.features.columns["log_prob_min"],
         np.concatenate([one.features.columns["log_prob_min"] for one in (first, second)]),
     )
-    assert both.features.n_items == len(both.labels) == len(both.documents) == 20
+    assert both.features.n_items == len(both.labels) == 20
     assert len(set(both.item_ids)) == 20
     assert set(both.relations[:12]).isdisjoint(both.relations[12:])
     groups = both.groups
