@@ -125,5 +125,5 @@ def test_a_run_uses_all_six(made: tuple[Path, str]) -> None:
     assert "last-word" in pl.read_parquet(folder / "run" / "effects.parquet")["intervention"].unique().to_list()
     assert "auc_words" in pl.read_csv(folder / "run" / "experiments.csv")["quantity"].to_list()
     assert json.loads((folder / "run" / "manifest.json").read_text())["versions"]["anchorscope-example"] == "1.0"
-    assert (folder / "detectors" / "least-likely-token").is_dir()
+    assert (folder / "detectors" / "bundles" / "least-likely-token").is_dir()
     assert "longer questions" in json.loads((folder / "shown.json").read_text())["section"]
