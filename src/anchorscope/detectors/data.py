@@ -181,10 +181,6 @@ class TrainingData:
         """A run's states at the headline site."""
         return tuple((run, self.site, layer) for layer in self.layers)
 
-    def has(self, *runs: str) -> bool:
-        """Whether the states of these runs are present."""
-        return all(key in self.features.states for run in runs for key in self.headline(run))
-
     @cached_property
     def n_directions(self) -> int:
         """How many principal directions."""

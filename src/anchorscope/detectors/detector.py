@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from anchorscope.answers.generate import TOO_LONG, Answer
+from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.label import Label
-from anchorscope.answers.template import Prompt, make_template
+from anchorscope.answers.template import make_template
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question import asked as asked
 from anchorscope.detectors.bundle import read_bundle
@@ -44,6 +44,7 @@ from anchorscope.detectors.trained import (
     threshold_notes,
 )
 from anchorscope.engine.capture import PREVIOUS, AttentionMass
+from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
@@ -117,25 +118,23 @@ class ScoringSession:
         """Memory ran out: later passes are planned with so many tokens, too."""
         self.planner = replace(self.planner, batch_tokens=min(tokens, self.planner.batch_tokens))
 
-    def items(self, questions: Sequence[Question], longest: int | None = None) -> list[Item]:
+    def items(
+        self, questions: Sequence[Question], longest: int | None = None, sampling: Sampling | None = None
+    ) -> list[Item]:
         """Questions with their answers and tokens; an empty answer has none, and neither has a question that does not
         fit the model's context. Where no answer is given the model writes one, of at most `longest` tokens."""
-        setting, tokens = self.setting, self.planner.batch_tokens
-        most = setting.max_new_tokens if longest is None else min(longest, setting.max_new_tokens)
-        work = plan_answers(questions, self.lm.tokenizer, setting.template, most, tokens, self.planner.context)
-        return self.located(questions, run_answers(self.executor, work, self.progress), work.prompts)
-
-    def located(
-        self, questions: Sequence[Question], answers: Sequence[Answer], prompts: Sequence[Prompt] | None = None
-    ) -> list[Item]:
-        """The same where the answers are there already, and perhaps the prompts."""
-        lm, setting = self.lm, self.setting
+        lm, setting, tokens = self.lm, self.setting, self.planner.batch_tokens
+        most = setting.max_new_tokens if longest is None else longest
+        work = plan_answers(questions, lm.tokenizer, setting.template, most, tokens, self.planner.context)
+        answers = run_answers(self.executor, replace(work, sampling=sampling), self.progress)
         # An answer that was cut off has a state to read as any other; the caller reports that.
         readable = [
             replace(answer, status="answered") if answer.status == "truncated" and answer.text else answer
             for answer in answers
         ]
-        located = locate_fitting(lm.tokenizer, setting.template, questions, setting.exact_tokens, readable, prompts)
+        located = locate_fitting(
+            lm.tokenizer, setting.template, questions, setting.exact_tokens, readable, work.prompts
+        )
         rows = zip(questions, answers, located, strict=True)
         return [Item(question, answer, _UNLABELLED, found) for question, answer, found in rows]
 

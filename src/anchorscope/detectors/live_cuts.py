@@ -49,10 +49,11 @@ def live_cuts(
     """
     given = asked(question, answer) if isinstance(question, str) else question
     trained, session = detector.trained, detector.session
-    (item,) = session.items([given], longest)
+    setting, needs = trained.setting, trained.needs
+    most = setting.max_new_tokens
+    (item,) = session.items([given], most if longest is None else min(longest, most))
     if item.tokens is None:
         raise UserError(f"Nothing can be read of this answer: {unread_reason(item, session.lm.context)}.")
-    setting, needs = trained.setting, trained.needs
     words = question_words(given, item.words.spans)
     cut_together = sorted(set(chosen or ()))
     if cut_together and not 0 <= cut_together[0] <= cut_together[-1] < len(words):

@@ -3,7 +3,6 @@
 The score is that of a whole answer, so a stream begins when the answer has ended.
 """
 
-import asyncio
 import json
 import secrets
 import time
@@ -13,8 +12,8 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 
-from anchorscope.detectors.answer_batch import Draw, request_for_question
 from anchorscope.serve.errors import ServiceError
+from anchorscope.serve.model_thread import Draw
 from anchorscope.serve.score import ERRORS, AboutDetector, Form, Risk, Sources, Written
 from anchorscope.serve.service import Service
 
@@ -66,24 +65,22 @@ def chat_router(service: Service) -> APIRouter:
     )
     async def chat(request: ChatRequest) -> Any:
         name, most = service.find_detector(request.model, request.detector), service.limits.answer_tokens
-        detector, trained = service.loaded.detectors[name], service.trained[name]
+        trained = service.trained[name]
         limit = request.max_completion_tokens or request.max_tokens or min(trained.setting.max_new_tokens, most)
         if limit > most:
             message = f"At most {most:,} tokens are written for a request; ask for fewer."
             raise ServiceError(422, "answer_too_long", message, param="max_tokens")
         question = request.ask(request.messages[0].content)
-        service.count_tokens(question, "messages")
         service.log.user_text("user", question.question)
-        wanted = await asyncio.to_thread(request_for_question, detector, question, limit, request.draw(), request.risk)
         threshold = trained.threshold(request.risk)
+        answer = await service.answer(question, name, limit, request.draw(), request.risk)
         risk = None if threshold is None else threshold.risk
-        about_score = {"detector": name, "sha256": trained.sha256, "risk": risk}
-        written, record = await service.answer(wanted)
-        new, prompt = written.new_tokens, len(wanted.prompt.ids)
+        truth = {**answer.score, "detector": name, "sha256": trained.sha256, "risk": risk}
+        about_answer = {"finish_reason": answer.reason, "truth": truth}
+        new, prompt = answer.new_tokens, answer.prompt_tokens
         head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": service.model}
-        about_answer = {"finish_reason": written.reason, "truth": {**record, **about_score}}
         usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
-        said = {"role": "assistant", "content": written.text}
+        said = {"role": "assistant", "content": answer.text}
         if request.stream:
             first = {"index": 0, "delta": said, "finish_reason": None}
             last = {"index": 0, "delta": {}, **about_answer}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from anchorscope.datasets.question import Question
-from anchorscope.detectors.answer_batch import AnswerRequest, WrittenAnswer
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.bundle_files import DEMO as DEMO
 from anchorscope.detectors.detector import Detector, model_for
@@ -21,7 +20,17 @@ from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import choose_device
 from anchorscope.serve.errors import ServiceError
-from anchorscope.serve.model_thread import AnswerJob, JobQueue, Loaded, ModelThread, Record, ScoreJob, WorkJob
+from anchorscope.serve.model_thread import (
+    AnswerJob,
+    Draw,
+    JobQueue,
+    Loaded,
+    ModelThread,
+    Record,
+    ScoreJob,
+    WorkJob,
+    WrittenAnswer,
+)
 from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
@@ -84,12 +93,11 @@ class Service:
     def _load(self) -> Loaded:
         """The model with its detectors, warm; runs in the model thread."""
         lm = self._load_model()
-        memory = memory_facts(lm)
-        tokens = self.limits.batch_tokens or min(_MOST_BATCH, memory.tokens)
+        tokens = self.limits.batch_tokens or min(_MOST_BATCH, memory_facts(lm).tokens)
         detectors = {name: Detector(trained, lm, tokens) for name, trained in self.trained.items()}
         for detector in detectors.values():
             detector.score(*_WARM_UP)  # the first pass takes longer than all others
-        return Loaded(lm, detectors, tokens, memory.slots)
+        return Loaded(lm, detectors, tokens)
 
     @property
     def state(self) -> str:
@@ -145,11 +153,14 @@ class Service:
         result: T = await asyncio.wrap_future(job.result)
         return result
 
-    async def answer(self, request: AnswerRequest) -> tuple[WrittenAnswer, Record]:
+    async def answer(
+        self, question: Question, detector: str, longest: int, draw: Draw, risk: float | None = None
+    ) -> WrittenAnswer:
         """An answer that the model writes, with the record of its score."""
-        job = AnswerJob(tokens=request.tokens, request=request)
+        tokens = self.count_tokens(question, "messages") + longest
+        job = AnswerJob(tokens=tokens, detector=detector, question=question, longest=longest, draw=draw, risk=risk)
         self.queue.put(job)
-        result: tuple[WrittenAnswer, Record] = await asyncio.wrap_future(job.result)
+        result: WrittenAnswer = await asyncio.wrap_future(job.result)
         return result
 
     def close(self, seconds: float = 5.0) -> bool:

@@ -114,16 +114,20 @@ def test_the_deadline_ends_a_request_and_its_items_are_never_run(
     assert eventually(lambda: small.service.queue.tokens == 0)
 
 
-def test_a_chat_that_nobody_waits_for_is_dropped(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    step = DecodingBatch._step
-    slow = lambda self, ids: (time.sleep(0.02), step(self, ids))[1]  # noqa: E731
-    body = {"messages": [{"role": "user", "content": "Tell me all."}], "max_tokens": 512}
+def test_a_chat_that_comes_too_late_is_refused_and_the_service_goes_on(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, opened = threading.Event(), threading.Event()
+    body = {"messages": [{"role": "user", "content": "Tell me all."}]}
     with monkeypatch.context() as patch:
-        patch.setattr(DecodingBatch, "_step", slow)
+        before_scoring(patch, lambda items: (begun.set(), opened.wait(20)))
         patch.setattr(served.service, "limits", replace(served.service.limits, deadline=0.3))
         answer = served.client.post("/v1/chat/completions", json=body)
+        opened.set()
+    assert begun.is_set()
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
-    assert eventually(lambda: served.service.queue.tokens == 0 and not served.service.thread._chats, 5)
+    assert eventually(lambda: served.service.queue.tokens == 0)
+    assert served.score(PAIRS[0]).status_code == 200
 
 
 def test_a_poisoned_item_fails_alone(
@@ -240,5 +244,6 @@ def test_memory_that_runs_out_ends_a_chat_only(served: Running, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(DecodingBatch, "_step", short_of_memory)
         answer = served.client.post("/v1/chat/completions", json={**body, "stream": True})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "out_of_memory")
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].startswith("Memory does not suffice")
     assert served.client.post("/v1/chat/completions", json=body).status_code == 200

@@ -1,5 +1,6 @@
 """Answers decoded together: text, score and warnings are those of `Detector.score`, whatever runs beside."""
 
+import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -7,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from anchorscope.detectors.answer_batch import AnswerRequest, Draw, WrittenAnswer, request_for_question, write_answers
-from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.detector import Detector, asked
 from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.detectors.trained import Score
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
+from anchorscope.serve.model_thread import AnswerJob, Draw, Record, WrittenAnswer, write_answers
 from detector_cases import OTHER, added, probe, setting_of, trained_on
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -76,26 +77,23 @@ def offline(name: str, question: str) -> Score:
     return detectors()[name].score(question)
 
 
-def same(found: Score | None, wanted: Score) -> None:
-    assert found is not None
-    assert (found.question, found.answer, found.verdict, found.warnings) == (
-        wanted.question,
-        wanted.answer,
-        wanted.verdict,
-        wanted.warnings,
-    )
-    for one, other in ((found.log_odds, wanted.log_odds), (found.truth_probability, wanted.truth_probability)):
-        assert one == (other if other is None else pytest.approx(other, abs=1e-4))
+def same(found: Record, wanted: Score) -> None:
+    assert (found["verdict"], found["warnings"]) == (wanted.verdict, list(wanted.warnings))
+    for name in ("log_odds", "truth_probability"):
+        other = getattr(wanted, name)
+        assert found[name] == (other if other is None else pytest.approx(other, abs=1e-4))
 
 
-def run(*requests: AnswerRequest) -> list[WrittenAnswer]:
+def request(question: str, name: str = "everything", most: int | None = None, **draw: Any) -> AnswerJob:
+    longest = detectors()[name].trained.setting.max_new_tokens if most is None else most
+    return AnswerJob(tokens=1, detector=name, question=asked(question), longest=longest, draw=Draw(**draw), risk=None)
+
+
+def run(*jobs: AnswerJob) -> list[WrittenAnswer]:
     """The answers of a batch."""
-    answers = dict(pair for ended in write_answers(talker(), requests, 2048) for pair in ended)
-    return [answers[row] for row in range(len(requests))]  # type: ignore[misc]
-
-
-def request(question: str, name: str = "everything", most: int | None = None, **draw: Any) -> AnswerRequest:
-    return request_for_question(detectors()[name], question, most, Draw(**draw))
+    answers = write_answers(detectors()[jobs[0].detector], jobs)
+    assert all(isinstance(answer, WrittenAnswer) for answer in answers)
+    return answers  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", list(detectors()))
@@ -108,22 +106,14 @@ def test_together_and_alone_answers_are_those_of_offline_scoring(name: str) -> N
             assert answer.reason == ("length" if any("truncated" in one for one in wanted.warnings) else "stop")
 
 
-def test_every_answer_has_its_own_length_and_a_dropped_one_disturbs_nobody() -> None:
-    alone = [run(request(question, "probe", most))[0].text for most, question in enumerate(QUESTIONS, 1)]
-    requests = [request(one, "probe", most) for most, one in enumerate(QUESTIONS, 1)]
-    ended = [pair for some in write_answers(talker(), requests, 64, lambda row: row == 4) for pair in some]
-    texts = {row: answer.text for row, answer in ended if isinstance(answer, WrittenAnswer)}
-    assert texts == {row: text for row, text in enumerate(alone) if row != 4}
-
-
 def test_a_seed_gives_the_same_answer_in_any_batch() -> None:
     drawn = {"temperature": 1.2, "top_p": 0.9}
     wanted = request(QUESTIONS[1], most=12, seed=11, **drawn)
     (alone,) = run(wanted)
-    others = [request(question, most=20, seed=number, **drawn) for number, question in enumerate(QUESTIONS)]
+    others = [request(question, most=12, seed=number, **drawn) for number, question in enumerate(QUESTIONS)]
     *rest, beside = run(*others, wanted)
     assert beside.text == alone.text
-    same(beside.score, alone.score)
+    assert beside.score["log_odds"] == pytest.approx(alone.score["log_odds"], abs=1e-4)
     assert len({one.text for one in rest}) > 2
     unseeded = [request(QUESTIONS[1], most=12, **drawn) for _ in range(4)]
     assert len({one.text for one in run(*unseeded)}) > 1
@@ -135,18 +125,13 @@ def test_a_stop_text_ends_the_answer_before_it_and_the_shorter_one_is_scored() -
         stop = whole[2:4]
         (answer,) = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed, stop=("zz", stop)))
         assert (answer.text, answer.reason) == (whole[: whole.find(stop)].strip(), "stop")
-        assert answer.score.answer == answer.text
+        same(answer.score, detectors()["everything"].score(QUESTIONS[0], answer.text))
 
 
-@pytest.mark.parametrize(
-    ("question", "options", "message"),
-    [
-        ("Who " + "x" * 3000, {}, "may take 3,.* tokens, and the model reads at most 2,048"),
-        (" ", {}, "is empty"),
-        ("Who?", {"most": 0}, "at most 0 tokens"),
-    ],
-)
-def test_impossible_requests_are_refused(question: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message) as refusal:
-        request(question, "probe", **options)
-    assert "\n" not in str(refusal.value)
+def test_a_question_that_does_not_fit_fails_alone() -> None:
+    fits, other = write_answers(
+        detectors()["probe"], [request(one, "probe") for one in (QUESTIONS[0], "Who " + "x" * 3000)]
+    )
+    assert isinstance(fits, WrittenAnswer)
+    assert isinstance(other, UserError)
+    assert re.search("may take 3,.* tokens, and the model reads at most 2,048", str(other))
