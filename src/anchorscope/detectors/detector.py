@@ -8,7 +8,7 @@ up to the highest layer that is read, or all layers for confidence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,6 @@ from anchorscope.errors import UserError
 from anchorscope.evidence.further_runs import rauq
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_states
-from anchorscope.execute.worker import VariantPart
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.loading import choose_device
@@ -66,32 +65,27 @@ _FEWEST, _MOST = 64, 4096  # items that are run together
 _UNLABELLED = Label(truthful=None, group=0, status="scored", weight=0.0)
 
 
-@dataclass(frozen=True)
-class TextPass:
-    """Several runs of the items' own texts, made in one pass."""
+def _features(
+    items: Sequence[Item],
+    needs: Needs,
+    part: Any = None,
+    places: tuple[Place, ...] = (),
+    attention: Mapping[int, AttentionMass] | None = None,
+) -> Features:
+    """What is needed, of one run of the items' own texts: states at `places`, and attention to the token before."""
 
-    parts: Mapping[str, VariantPart]
-    places: tuple[Place, ...]
-    """Where states were read."""
-    attention: Mapping[int, AttentionMass] = field(default_factory=dict)
-    """Of answer tokens to the token before them, in the clean run; where RAUQ is needed."""
+    def column(name: str) -> np.ndarray:
+        if name == TEXT:
+            return texts_of((item.question.question, item.answer.text) for item in items)
+        if name == ANSWER_TOKENS:
+            return np.array([float(len(item.answer.ids)) for item in items])
+        if name == RAUQ:
+            of_items = enumerate(part.answers.by_item())
+            return np.array([rauq(stats[0], (attention or {})[item].previous) for item, stats in of_items])
+        return np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
 
-    def features(self, items: Sequence[Item], needs: Needs, run: str = CLEAN) -> Features:
-        """What is needed, read of one run."""
-        part: Any = self.parts.get(run)  # None where nothing of a pass is read
-
-        def column(name: str) -> np.ndarray:
-            if name == TEXT:
-                return texts_of((item.question.question, item.answer.text) for item in items)
-            if name == ANSWER_TOKENS:
-                return np.array([float(len(item.answer.ids)) for item in items])
-            if name == RAUQ:
-                of_items = enumerate(part.answers.by_item())
-                return np.array([rauq(stats[0], self.attention[item].previous) for item, stats in of_items])
-            return np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
-
-        states = {key: part.states[self.places.index(_place(key)), key[2]] for key in needs.states}
-        return Features(len(items), states, {name: column(name) for name in needs.columns})
+    states = {key: part.states[places.index(_place(key)), key[2]] for key in needs.states}
+    return Features(len(items), states, {name: column(name) for name in needs.columns})
 
 
 def _place(key: StateKey) -> Place:
@@ -148,12 +142,14 @@ class ScoringSession:
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
         refuse_unknown(needs, self.lm.n_layers)
-        if not needs.reads_model:
-            return TextPass({}, ()).features(items, needs)
-        return self.run_texts("scoring", items, {CLEAN: CLEAN_VARIANT}, needs).features(items, needs)
+        return self.features_of_runs("scoring", items, {CLEAN: CLEAN_VARIANT}, needs)[CLEAN]
 
-    def run_texts(self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs) -> TextPass:
-        """All variants of the items' own texts in one pass, no further than the highest layer that is read."""
+    def features_of_runs(
+        self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs
+    ) -> dict[str, Features]:
+        """The same in several runs of the items' texts, in one pass no further than the highest layer that is read."""
+        if not needs.reads_model:
+            return {run: _features(items, needs) for run in variants}
         sequences = [item.sequence((self.setting.position,)) for item in items]
         if QUESTION_ONLY in needs.runs:  # read before the answer begins, too
             sequences = [
@@ -169,7 +165,10 @@ class ScoringSession:
         if RAUQ in needs.columns:
             work = replace(work, attention=PREVIOUS)
         passed = run_states(self.executor, work, self.progress)
-        return TextPass(dict(zip(variants, passed.variants, strict=True)), places, passed.attention)
+        return {
+            run: _features(items, needs, part, places, passed.attention)
+            for run, part in zip(variants, passed.variants, strict=True)
+        }
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:

@@ -87,8 +87,8 @@ def live_cuts(
     else:
         runs = {CLEAN: CLEAN_VARIANT}
         runs |= {name: Variant({0: Cut(tokens, setting.edges)}) for name, tokens in cuts.items() if tokens}
-        passed = session.run_texts("live cuts", [item], runs, needs)
-        decisions = {run: decide(trained, passed.features([item], needs, run)) for run in runs}
+        read = session.features_of_runs("live cuts", [item], runs, needs)
+        decisions = {run: decide(trained, features) for run, features in read.items()}
     if "all" in decisions and decisions["all"].outside[0]:
         warnings.append("without the key words the state is unlike those of training")
     (score,) = detector.score_items([item])
