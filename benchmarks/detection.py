@@ -19,9 +19,8 @@ import torch
 
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, SAMPLES
 from anchorscope.detecting.inputs import BUNDLES
-from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.evaluation import Plan, TrainedOn
-from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
+from anchorscope.detectors.evaluation import Evaluation, Plan, Tables, TrainedOn
+from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey, texts_of
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.progress import Silent
@@ -89,12 +88,15 @@ def made_dataset(given: argparse.Namespace, device: torch.device) -> Dataset:
     columns = {name: rng.normal(size=n) + 0.25 * truth for name in COLUMNS}
     relations = [f"relation {one}" for one in rng.integers(12, size=n)]
     groups = np.sort(rng.integers(3 * n // 4, size=n))
-    documents = [[f"word {one}" for one in rng.integers(2000, size=12)] for _ in range(n)]
+    texts = (
+        (" ".join(f"word{one}" for one in rng.integers(2000, size=8)), f"word{rng.integers(2000)}") for _ in range(n)
+    )
+    columns["text"] = texts_of(texts)
     names = [f"item {place}" for place in range(n)]
     keys = [frozenset({f"question {place}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 5.0)
     features = Features(n, states, columns)
-    return Dataset("made", features, labels, groups, relations, names, documents, natural, keys)
+    return Dataset("made", features, labels, groups, relations, names, natural, keys)
 
 
 def measure(given: argparse.Namespace, device: torch.device) -> dict[str, object]:

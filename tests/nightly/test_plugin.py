@@ -69,7 +69,7 @@ command(
     "--grader", "exact-match", "--keep", "states", "--out", folder / "run", "--quiet", *quick,
 )
 command(
-    "detect", folder / "run", "--fit-only", "--bundles", "least-likely-token", "--detectors", "least-likely-token",
+    "detect", folder / "run", "--bundles", "least-likely-token", "--detectors", "least-likely-token",
     "--folds", "2", "--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu", "--quiet",
     "--out", folder / "detectors",
 )
@@ -125,5 +125,5 @@ def test_a_run_uses_all_six(made: tuple[Path, str]) -> None:
     assert "last-word" in pl.read_parquet(folder / "run" / "effects.parquet")["intervention"].unique().to_list()
     assert "auc_words" in pl.read_csv(folder / "run" / "experiments.csv")["quantity"].to_list()
     assert json.loads((folder / "run" / "manifest.json").read_text())["versions"]["anchorscope-example"] == "1.0"
-    assert (folder / "detectors" / "least-likely-token").is_dir()
+    assert (folder / "detectors" / "bundles" / "least-likely-token").is_dir()
     assert "longer questions" in json.loads((folder / "shown.json").read_text())["section"]

@@ -1,7 +1,6 @@
 """`anchorscope detect` from kept states to tables, bundles and page; and what it refuses, in one line."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +15,17 @@ from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
-from anchorscope.detectors.evaluation import COMPARED, NAMES
+from anchorscope.detectors.evaluation import COMPARED
 from anchorscope.errors import UserError
 from anchorscope.report import detection
 from anchorscope.report.panel_figure import ExperimentFigure
+from anchorscope.stats.detection_metrics import METRICS
 from kept_runs import questions_of, write_kept_run
 from whole_runs import files_of
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
 FEW = ("confidence", "probe", "probe+confidence", "words")
-METRICS = {"auroc", *NAMES.values()}
+TABLES = ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv")
 
 
 def command(*arguments: object) -> Result:
@@ -82,7 +82,7 @@ def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -
         if entry.variant_of is None:
             for prevalence in ("balanced", "natural"):
                 found = own.filter(pl.col("prevalence") == prevalence)["metric"].to_list()
-                assert set(found) - {"auroc-spread"} == METRICS, (name, prevalence)
+                assert set(found) - {"auroc-spread"} == {"auroc", *METRICS}, (name, prevalence)
         else:
             assert set(own["metric"]) == {"auroc", "auroc-spread"}
     told = table.filter(pl.col("metric") != "auroc-spread")
@@ -144,21 +144,6 @@ def test_one_object_for_programs_and_only_what_is_asked_for(run: Path, tmp_path:
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
-def test_fit_only_writes_detectors_and_nothing_else(run: Path, tmp_path: Path) -> None:
-    run = Path(shutil.copytree(run, tmp_path / "facts"))
-    out = run / "detectors"  # beside the results they come from, as the demo has them
-    result = command(run, "--out", out, "--fit-only", "--bundles", "probe,probe+confidence", "--json")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["bundles"] == ["probe", "probe+confidence"]
-    assert {path.name for path in out.iterdir()} == {"probe", "probe+confidence", "detection.json"}
-    assert read_bundle(out / "probe").card.quality == ()
-    with pytest.raises(UserError, match=r"has no detectors.csv: detectors were fitted and not compared"):
-        Detection(out).detectors  # noqa: B018
-    again = command(run, "--out", out, "--fit-only", "--bundles", "confidence")
-    assert again.exit_code == 0, again.stderr
-    assert {path.name for path in out.iterdir()} == {"confidence", "detection.json"}
-
-
 @pytest.mark.usefixtures("unprinted")
 def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
@@ -183,7 +168,8 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
         (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, length"),
         (("--bundles", "aut"), "Did you mean 'auto'?"),
         (("--bundles", "words"), "'words' cannot be saved"),
-        (("--bundles", ",", "--fit-only"), "--fit-only"),
+        (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
+        (("--bundles", "mop-random-gate"), "'mop-random-gate' cannot be saved"),
         (("--device", "tpu"), "Device 'tpu' cannot be used here"),
         (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),
     ],
@@ -219,7 +205,6 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
     before = sorted(tmp_path.rglob("*"))
     for paths, message in (
         ([made["bare"]], "kept no states, and they cannot be computed now: Unknown model 'tiny'"),
-        ([made["bare"], "--no-compute"], "kept no states, and they cannot be computed now: --no-compute"),
         ([made["few"]], "has 29 true and 51 false answers; a detector needs at least 30 of each"),
         ([made["nan"]], "The knockout states of 'nan' in "),
         ([run, made["other"]], "differ in their model ('weights' and 'others'); a detector reads one."),

@@ -46,6 +46,7 @@ NONSENSE = (b"", b"{}", b"[]", b"null", b"[" * 100_000, b"\xff\xfe\0", b"9" * 50
 FOLDERS = ("out", "deep/er/out", "with space", "ünï", "new\nline", "-dash", "~", "x" * 5000, "a\udce9", "out/../out")
 FAMILIES = ("llama", "gpt2", "qwen3_moe")
 """The first is the one that runs use."""
+_FEW_FITS = ("--detectors", "probe", "--bundles", "probe", "--seeds", "1", "--tosses", "0", "--resamples", "100")
 
 
 @dataclass
@@ -155,7 +156,9 @@ def commands() -> dict[str, Any]:
 def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
     """Every command in turn, with odd values of its options."""
     shutil.copy(stage.folder / "facts.jsonl", case.user)
-    model, run, other, probe = (stage.path(name) for name in ("models/llama", "run", "other", "detectors/probe"))
+    model, run, other, probe = (
+        stage.path(name) for name in ("models/llama", "run", "other", "detectors/bundles/probe")
+    )
     study = f"models = [{model!r}]\ndatasets = ['file:facts.jsonl']\n[defaults]\nlimit = 5\ndevice = 'cpu'\n"
     (case.user / "study.toml").write_text(study)  # it ends soon: five questions are too few
     good = {
@@ -165,7 +168,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "verify": [run],
         "view": [stage.path("."), "--json"],
         "compare": [run, other, "--out", "out", "--allow", "all"],
-        "detect": [other, "--out", "out", "--fit-only", "--bundles", "probe"],
+        "detect": [other, "--out", "out", *_FEW_FITS],
         "score": ["--detector", probe, "--model", model, "Who?"],
         "serve": [probe, "--model", model, "--port", "0"],
         "detector card": [probe],
@@ -211,7 +214,7 @@ def make_folder(rng: random.Random, stage: Stage, case: Case) -> None:
     run = ["run", stage.path("run/recipe.toml"), "--out", name]
     mistyped = ["run", "--model", stage.path("models/llama"), "--dataset", "file:typo.csv", "--out", name]
     compare = ["compare", stage.path("run"), stage.path("other"), "--allow", "all", "--out", name]
-    detect = ["detect", stage.path("other"), "--fit-only", "--bundles", "probe", "--folds", "2", "--out", name]
+    detect = ["detect", stage.path("other"), *_FEW_FITS, "--folds", "2", "--out", name]
     read = [[command, "--", name] for command in ("show", "data", "verify")]
     read += [["view", "--json", "--", name], ["compare", name, stage.path("other"), "--out", "compared"]]
     case.words = rng.choice([*read, run, [*run, "--fresh"], mistyped, compare, detect])
@@ -551,4 +554,5 @@ def _fill_stage(folder: Path) -> None:
     options = quick_options(write_questions(folder / "facts.jsonl"), model=str(model), folds=2, random_cuts=1)
     run_recipe(make_recipe(options), folder / "run")
     run_recipe(make_recipe({**options, "seed": 1, "keep": ("states",)}), folder / "other")
-    detect([folder / "other"], out=folder / "detectors", fit_only=True, bundles=("probe",), folds=2, seeds=1)
+    few = {"folds": 2, "seeds": 1, "tosses": 0, "resamples": 100}
+    detect([folder / "other"], out=folder / "detectors", detectors=("probe",), bundles=("probe",), **few)

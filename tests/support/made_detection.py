@@ -48,12 +48,12 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
     columns = {column: rng.normal(size=n) + 0.5 * signal * truth for column in COLUMNS}
     relations = [f"relation {place % 3}" for place in range(n)]
     names = [f"{name} {place}" for place in range(n)]
-    documents = [[f"word {rng.integers(30)}", f"word {rng.integers(30)}"] for _ in range(n)]
+    texts = [(f"word {rng.integers(30)}", f"word {rng.integers(30)}") for _ in range(n)]
     keys = [frozenset({f"{name} question {place // 2}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 3.0)
-    columns["text"] = texts_of((document[0], document[1]) for document in documents)
+    columns["text"] = texts_of(texts)
     features = Features(n, states, columns)
-    return Dataset(name, features, labels, np.arange(n) // 2, relations, names, documents, natural, keys)
+    return Dataset(name, features, labels, np.arange(n) // 2, relations, names, natural, keys)
 
 
 def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:

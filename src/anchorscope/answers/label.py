@@ -28,13 +28,13 @@ def grouped_by(questions: Sequence[Question], group_by: str) -> str:
 def group_items(questions: Sequence[Question], answers: Sequence[str], group_by: str) -> NDArray[np.int64]:
     if group_by == "answer":
         return joined_groups([[normalise(answer)] for answer in answers])
-    keys = []
-    for question in questions:
-        own = [f"question {question_key(question.question)}"]
-        if question.subject and normalise(question.subject):
-            own.append(f"subject {normalise(question.subject)}")
-        keys.append(own)
-    return joined_groups(keys)
+    return joined_groups([group_keys(question.question, question.subject) for question in questions])
+
+
+def group_keys(question: str, subject: str | None) -> list[str]:
+    """What ties a question to others."""
+    keys = [f"question {question_key(question)}"]
+    return [*keys, f"subject {normalise(subject)}"] if subject and normalise(subject) else keys
 
 
 def joined_groups(keys: Sequence[Collection[str]]) -> NDArray[np.int64]:

@@ -63,9 +63,8 @@ EXAMPLES = {
         ("one question a line from another program", "cat questions.txt | anchorscope score --detector BUNDLE -"),
     ),
     "detector": (
-        ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/auto"),
+        ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/bundles/auto"),
         ("one vector for a server that can read states", "anchorscope detector export BUNDLE --out probe"),
-        ("use one that was published", 'anchorscope score --detector hub:USER/NAME "Who wrote Emma?"'),
     ),
 }
 VERDICTS = {
@@ -100,12 +99,6 @@ def detect(
     ] = None,
     detectors: Annotated[str, _detectors(help=_COMPARED_HELP)] = "",
     bundles: Annotated[str | None, _detectors(help=_BUNDLES_HELP, show_default=False)] = None,
-    fit_only: Annotated[
-        bool, _detectors("--fit-only", help="Compare nothing: fit and save detectors, each as a folder in --out.")
-    ] = False,
-    compute: Annotated[
-        bool, _detectors("--compute/--no-compute", help="Whether the model may be run for what the runs did not keep.")
-    ] = True,
     folds: Annotated[int, _stats(help=_FOLDS_HELP)] = 5,
     seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
     tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
@@ -122,7 +115,7 @@ def detect(
             from anchorscope.detecting.inputs import DetectOptions, open_runs
         numbers = (folds, seeds, tosses, resamples, _read_risks(risk), seed)
         saved = None if bundles is None else split_list(bundles)
-        options = DetectOptions(split_list(detectors), saved, *numbers, device, fit_only, compute, fresh)
+        options = DetectOptions(split_list(detectors), saved, *numbers, device, fresh)
         folder = None if out is None else named_folder(out)
         open_runs(runs)  # mistakes are reported before torch is imported
         with loading("torch", quiet):
@@ -155,11 +148,9 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
         ]
         accepted = _describe_thresholds(saved[name]["thresholds"])
         rows.append((name, ", ".join(areas) or "not compared", accepted, str(saved[name]["passes"])))
-    if manifest["answer"]:
-        say(f"\n{manifest['answer']}\n")
+    say(f"\n{manifest['answer']}\n")
     print_rows(rows if len(rows) > 1 else [("no detector was saved",)])
-    if "report.html" in manifest["sha256"]:
-        say(f"\nreport: {made.path / 'report.html'}")
+    say(f"\nreport: {made.path / 'report.html'}")
     if made.recommended is not None:
         say(f'score with it: anchorscope score --detector {shlex.quote(str(made.recommended))} "QUESTION"')
 
@@ -323,9 +314,7 @@ def _show_scores(scored: "Scored") -> None:
 
 
 detector = typer.Typer()
-_Bundle = Annotated[
-    Path, typer.Argument(metavar="BUNDLE", help="The folder that anchorscope detect has written, or hub:USER/NAME.")
-]
+_Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder that anchorscope detect has written.")]
 
 
 @detector.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][:1]))

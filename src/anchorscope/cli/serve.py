@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "serve": (
-        ("a detector on this machine", "anchorscope serve runs/demo/detectors/auto"),
+        ("a detector on this machine", "anchorscope serve runs/demo/detectors/bundles/auto"),
         ("for other machines: keys are a must", "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt"),
     )
 }

@@ -17,27 +17,24 @@ import numpy as np
 import polars as pl
 import torch
 
+from anchorscope.answers.label import group_keys
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.schema import DETECTION_VERSION, DETECTOR_DIFFERENCE_SCHEMA, DETECTOR_SCHEMA
 from anchorscope.artefacts.sealed_folder import SealedFolder
-from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, LOADED
-from anchorscope.cost import DatasetSize, ModelSize, measured_rate, report_cost, step_costs
-from anchorscope.datasets.text import normalise, question_key, words
+from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detecting.saving import calibrate_context_use, trained_detector
-from anchorscope.detecting.tables import Evaluation, Tables
 from anchorscope.detectors.bundle import write_bundle
-from anchorscope.detectors.evaluation import Plan, TrainedOn, pooled
+from anchorscope.detectors.evaluation import Evaluation, Plan, Tables, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import Dataset
-from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.files import canonical_hash
 from anchorscope.finished import FinishedRun, open_finished
-from anchorscope.kept_states import features_place, kept_bytes, place_of, read_header, read_layer, refuse_full_disk
+from anchorscope.kept_states import features_place, place_of, read_header, read_layer
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.models.sources import is_shape, locate
@@ -49,12 +46,6 @@ from anchorscope.results import versions
 
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
-_STEPS = {
-    "states": ("clean-states",),
-    "states-cut": ("effects-knockout",),
-    "detection": ("answer-alone", "detection-samples", "detection-columns", "detection-states"),
-}
-"""Passes of a run behind each word of `--keep`, as `cost.step_costs` names them."""
 
 
 def complete_runs(
@@ -67,12 +58,15 @@ def complete_runs(
     completed, warnings = [], []
     for run in runs:
         missing = missing_keep(run, options.wanted)
-        reason = _why_not_computed(run, options) if missing else None
+        reason = _why_not_computed(run, missing) if missing else None
         if missing and reason is None:
-            recipe = run.recipe.model_copy(update={"keep": tuple(dict.fromkeys([*run.recipe.keep, *missing]))})
-            progress.note(_announce(run, recipe, missing))
-            whole = Recipe.model_validate(recipe.model_dump())
-            run_recipe(whole, run.path, progress=progress, for_detectors=run.is_for_detectors)
+            progress.note(
+                f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: the model is run "
+                f"for that now, and resumes if stopped"
+            )
+            keep = tuple(dict.fromkeys([*run.recipe.keep, *missing]))
+            recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})
+            run_recipe(recipe, run.path, progress=progress, for_detectors=run.is_for_detectors)
             run = open_finished(run.path, checked=False)
         elif "states" in missing:
             raise UserError(f"The run {str(run.path)!r} kept no states, and they cannot be computed now: {reason}.")
@@ -82,15 +76,13 @@ def complete_runs(
     return completed, warnings
 
 
-def _why_not_computed(run: FinishedRun, options: DetectOptions) -> str | None:
+def _why_not_computed(run: FinishedRun, missing: Sequence[str]) -> str | None:
     """Why a run cannot be completed; None where it can."""
-    keep = f"--keep {','.join(missing_keep(run, options.wanted))}"
-    if not options.compute:
-        return "--no-compute leaves the model alone"
+    keep = ",".join(missing)
     if run.manifest["model"]["source"] == LOADED:
-        return f"its model was given in memory, so call anchorscope.run again with keep={keep.split()[1]!r}"
+        return f"its model was given in memory, so call anchorscope.run again with keep={keep!r}"
     if run.recipe.trust_remote_code:
-        again = f"anchorscope run {run.path}/recipe.toml --out {run.path} {keep} --trust-remote-code"
+        again = f"anchorscope run {run.path}/recipe.toml --out {run.path} --keep {keep} --trust-remote-code"
         return f"code that comes with its model would run; if you trust it: {again}"
     try:
         if not is_shape(run.recipe.model):
@@ -98,29 +90,6 @@ def _why_not_computed(run: FinishedRun, options: DetectOptions) -> str | None:
     except UserError as error:
         return str(error).rstrip(".")
     return None
-
-
-def _announce(run: FinishedRun, recipe: Recipe, missing: Sequence[str]) -> str:
-    """What computing takes in minutes and disk; a disk that is too small is refused."""
-    facts, cuts = run.manifest["model"], recipe.random_cuts or 1
-    model = ModelSize(facts["parameters"], facts["n_layers"], facts["d_model"])
-    operations, size = report_cost(recipe), 0
-    places = len(SITES) * len({"final", recipe.position})
-    n_places = {"states": places, "states-cut": (1 + cuts) * places, "detection": len(DETECTION_RUNS)}
-    used = run.parquet("items").filter(pl.col("status") == "used")
-    for (_,), items in used.group_by("dataset"):
-        tokens = float(items["input_ids"].list.len().mean())  # type: ignore[arg-type]
-        costs = step_costs(recipe, model, DatasetSize(items.height, 0, items.height, tokens))
-        operations += sum(costs[step] for name in missing for step in _STEPS[name])
-        itemsize = getattr(torch, facts["dtype"]).itemsize
-        kept = sum(n_places[name] for name in missing)
-        size += kept_bytes(kept, model.n_layers, items.height, model.width, itemsize)
-    refuse_full_disk(run.path, size)
-    minutes = operations / measured_rate(choose_device(recipe.device), facts["dtype"], model.width) / 60
-    return (
-        f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep; computing that takes about "
-        f"{max(1, round(minutes))} min and {size / 1e6:,.0f} MB of disk, and resumes if stopped"
-    )
 
 
 @dataclass(frozen=True)
@@ -140,11 +109,6 @@ class RunDataset:
     def setting(self) -> DetectorSetting:
         """The model and the prompt of the run."""
         manifest, recipe = self.run.manifest, self.run.recipe
-        if "template" not in manifest:
-            raise UserError(
-                f"The run {str(self.run.path)!r} did not write down its prompt: it was made by an older version. Run "
-                f"the same command again into the same folder (only what is new is done)."
-            )
         model = {name: value for name, value in manifest["model"].items() if name != "files"}
         return DetectorSetting.of(
             ModelIdentity(**model),
@@ -181,25 +145,13 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
         used["group"].to_numpy().astype(np.int64),
         used["relation"].to_list(),
         ids,
-        [
-            [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
-            for question, answer in zip(questions, answers, strict=True)
-        ],
         used["weight"].to_numpy().astype(np.float64),
-        [_group_keys(*row) for row in zip(questions, used["subject"].to_list(), strict=True)],
+        [frozenset(group_keys(*row)) for row in zip(questions, used["subject"].to_list(), strict=True)],
     )
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
     longest = int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
     about = f"{len(ids)} answers, {data.labels.sum()} true; {share:.1%} true among all {graded.height} that were graded"
     return RunDataset(data, run, longest, about, other_prompt)
-
-
-def _group_keys(question: str, subject: str | None) -> frozenset[str]:
-    """What ties items of several datasets together, as the groups of a run do."""
-    own = {f"question {question_key(question)}"}
-    if subject and normalise(subject):
-        own.add(f"subject {normalise(subject)}")
-    return frozenset(own)
 
 
 def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateKey, torch.Tensor]:
@@ -250,7 +202,6 @@ _FOLDER = SealedFolder(
         "figures",
         "report.html",
         "report.md",
-        *DETECTORS,
         MANIFEST,
     ),
 )
@@ -259,8 +210,8 @@ _FOLDER = SealedFolder(
 class Detection:
     """A finished comparison of detectors; tables are read when they are first asked for.
 
-    `manifest["saved"]` has every saved detector: its folder, its AUROC with interval by dataset (empty where nothing
-    was compared), its thresholds, and its passes through the model beyond those that wrote the answer.
+    `manifest["saved"]` has every saved detector: its folder, its AUROC with interval by dataset, its thresholds, and
+    its passes through the model beyond those that wrote the answer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -273,12 +224,12 @@ class Detection:
     @cached_property
     def detectors(self) -> pl.DataFrame:
         """Every metric of every detector."""
-        return self._table("detectors", DETECTOR_SCHEMA)
+        return pl.read_csv(self._place("detectors.csv"), schema=DETECTOR_SCHEMA)
 
     @cached_property
     def differences(self) -> pl.DataFrame:
         """Paired differences to confidence, to the probe, and to both together."""
-        return self._table("differences", DETECTOR_DIFFERENCE_SCHEMA)
+        return pl.read_csv(self._place("differences.csv"), schema=DETECTOR_DIFFERENCE_SCHEMA)
 
     @property
     def recommended(self) -> Path | None:
@@ -286,11 +237,8 @@ class Detection:
         saved = self.manifest.get("saved", {}).get(self.manifest.get("recommended"))
         return None if saved is None else self.path / saved["path"]
 
-    def _table(self, name: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-        file = f"{name}.csv"
-        if file not in self.manifest["sha256"]:
-            raise UserError(f"{str(self.path)!r} has no {file}: detectors were fitted and not compared (fit only).")
-        return pl.read_csv(_FOLDER.place(self.path, self.manifest, file), schema=schema)
+    def _place(self, file: str) -> Path:
+        return _FOLDER.place(self.path, self.manifest, file)
 
 
 @faults_as_user_errors()
@@ -325,23 +273,20 @@ def detect(
     job.check_bundles()
     command = _command(paths, place, chosen)
     with _FOLDER.fresh(place) as folder:
-        answer, recommended = None, None
-        if not chosen.fit_only:
-            job.compare()
-        saved = job.save(folder if chosen.fit_only else folder / "bundles")
-        if not chosen.fit_only:
-            job.tables.write(folder)
-            context = DetectionContext(
-                job.model,
-                {source.data.name: source.about for source in sources},
-                f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
-                f"{time.monotonic() - began:.0f} s",
-                command,
-                {name: record["path"] for name, record in saved.items()},
-                tuple(job.warnings),
-                job.left_out,
-            )
-            answer, recommended = write_detection_report(folder, context)
+        job.compare()
+        saved = job.save(folder / "bundles")
+        job.tables.write(folder)
+        context = DetectionContext(
+            job.model,
+            {source.data.name: source.about for source in sources},
+            f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
+            f"{time.monotonic() - began:.0f} s",
+            command,
+            {name: record["path"] for name, record in saved.items()},
+            tuple(job.warnings),
+            job.left_out,
+        )
+        answer, recommended = write_detection_report(folder, context)
         _FOLDER.seal(
             folder,
             {
@@ -365,7 +310,7 @@ def detect(
 
 def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
     """What a result depends on: the runs' tables and states, wherever they are, the options, the versions."""
-    chosen = {name: value for name, value in vars(options).items() if name not in ("compute", "fresh")}
+    chosen = {name: value for name, value in vars(options).items() if name != "fresh"}
     hashes = [
         {name: sha256 for name, sha256 in run.manifest["sha256"].items() if name.endswith((".parquet", ".safetensors"))}
         for run in runs
@@ -387,12 +332,11 @@ def _finished(place: Path, key: str) -> Detection | None:
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
     command = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
-    names = {"risks": "--risk", "fit_only": "--fit-only", "compute": "--no-compute"}
     for option in fields(options):
         value = getattr(options, option.name)
         if value != option.default and option.name != "fresh":
-            words = () if isinstance(value, bool) else value if isinstance(value, tuple) else (value,)
-            command += [names.get(option.name, f"--{option.name}"), ",".join(map(str, words))]
+            words = value if isinstance(value, tuple) else (value,)
+            command += ["--risk" if option.name == "risks" else f"--{option.name}", ",".join(map(str, words))]
     return shlex.join(filter(None, command))
 
 
@@ -445,15 +389,13 @@ class _Job:
 
     def check_bundles(self) -> None:
         """Refuses a detector that is to be saved and cannot be; those that were not named are left out."""
-        self.sources[0].setting  # noqa: B018 - a bundle must know its prompt: refused before hours of fits, not after
         named = self.options.bundles
         for dataset in self.trainable:
             for name in BUNDLES if named is None else named:
                 missing = missing_feature(name, dataset.features, self.site)
                 if missing is not None and named is not None:
                     raise UserError(
-                        f"The detector {name!r} cannot be saved: {missing} ({dataset.name}); leave it out of "
-                        f"--bundles, or allow the model to be run (--compute)."
+                        f"The detector {name!r} cannot be saved: {missing} ({dataset.name}); leave it out of --bundles."
                     )
                 if missing is not None:
                     self.left_out[name] = missing
@@ -475,8 +417,7 @@ class _Job:
             made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks)
             made = replace(made, context_use=context_use)
             write_bundle(folder / name, made)
-            path = name if self.options.fit_only else f"{folder.name}/{name}"
-            saved[name] = self._describe_saved(made, path, rows)
+            saved[name] = self._describe_saved(made, f"{folder.name}/{name}", rows)
             self.progress.advance(1)
         self.progress.finish()
         return saved

@@ -45,10 +45,6 @@ class DetectOptions:
     """Risks that bundles have thresholds for; the first is used where none is named. None: see `thresholds_at`."""
     seed: int = 0
     device: str = "auto"
-    fit_only: bool = False
-    """Whether nothing is compared: detectors are fitted and saved."""
-    compute: bool = True
-    """Whether the model may be run for what the runs did not keep."""
     fresh: bool = False
     """Whether a finished result of the same runs and options is made again."""
 
@@ -64,8 +60,6 @@ class DetectOptions:
                     f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
                     f"what it reads; choose others with --bundles: {', '.join(others)}."
                 )
-        if self.fit_only and self.bundles == ():
-            raise UserError("With --fit-only detectors are saved and nothing else is done; name some with --bundles.")
         for name, least, most in (
             ("folds", 2, 100),
             ("seeds", 1, 1_000),
@@ -84,8 +78,7 @@ class DetectOptions:
     @property
     def wanted(self) -> tuple[str, ...]:
         """Detectors that were asked for; bundles that nobody named are saved where the runs allow it."""
-        compared = () if self.fit_only else self.detectors or tuple(DETECTORS)
-        return tuple(dict.fromkeys([*compared, *(self.bundles or ())]))
+        return tuple(dict.fromkeys([*(self.detectors or DETECTORS), *(self.bundles or ())]))
 
 
 def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Fitted detectors as bundles: calibration, thresholds, training range, card, and a probe of every layer."""
+"""Fitted detectors as bundles: calibration, thresholds, training range and card."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
+from scipy.special import expit
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.evaluation import TrainedOn
-from anchorscope.detectors.fitted import TrainingRange, WithFallback, probability_of
+from anchorscope.detectors.fitted import TrainingRange, WithFallback
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
-from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
 from anchorscope.finished import FinishedRun
@@ -54,8 +54,10 @@ def trained_detector(
     prevalence = float(natural[labels].sum() / natural.sum())
     (slope,), bias = scale.of_set(number)
     calibration = Calibration(slope, bias, prevalence)
-    probability = probability_of(scale.scores[number].cpu().numpy())
-    one_each = _one_of_each_group(dataset, trained.plan.seed)
+    probability = expit(scale.scores[number].cpu().numpy())
+    # One item of each group, drawn by lot: those of one group are not independent, and files have an order.
+    by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
+    one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
     fitted = build(number)
     if isinstance(fitted, WithFallback) and isinstance(fitted.range, TrainingRange):
         span = fitted.range
@@ -63,7 +65,7 @@ def trained_detector(
         span = Ranges(trained.fits.data, groups, groups).build(number)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
-        tuple(map(_without_nan, rows)),
+        tuple({key: value for key, value in row.items() if value == value} for row in rows),  # NaN: JSON has none
         tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]})),
         LIMITS,
         versions(),
@@ -118,12 +120,6 @@ def thresholds_at(
     return (leading, *(threshold for threshold in at_risks if threshold.risk != leading.risk))
 
 
-def _one_of_each_group(dataset: Dataset, seed: int) -> Int[np.ndarray, " group"]:
-    """An item of every group, drawn by lot: those of one group are not independent, and files have an order."""
-    by_lot = np.argsort(priorities(seed, "threshold items", dataset.item_ids), kind="stable")
-    return by_lot[np.unique(dataset.groups[by_lot], return_index=True)[1]]
-
-
 def calibration_rows(
     probability: Float[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], weights: Float[np.ndarray, " item"]
 ) -> tuple[dict[str, Any], ...]:
@@ -141,8 +137,3 @@ def calibration_rows(
         for place in range(BINS)
         if bins.mass[place] > 0
     )
-
-
-def _without_nan(row: dict[str, Any]) -> dict[str, Any]:
-    """A row without numbers that are missing: JSON has none."""
-    return {name: value for name, value in row.items() if not (isinstance(value, float) and np.isnan(value))}

@@ -108,16 +108,17 @@ def score(
     checked_record(files, str(bundle))
     if options.out is not None:
         _refuse_unwritable(options.out)
-    questions, bad_rows = _questions(what, options)
+    questions, bad_rows = _read_questions(what, options)
+    if options.context is not None:
+        passage = _read_passage(options.context)
+        questions = [question if question.context else replace(question, context=(passage,)) for question in questions]
     with loading or nullcontext():
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
-        from anchorscope.detectors.features import refuse_unknown
         from anchorscope.models.process_settings import few_collections
 
     trained = unpack(files, str(bundle))
     threshold = trained.threshold(options.risk)
-    refuse_unknown(trained.needs, trained.setting.n_layers)
     detector = Detector.load(
         trained,
         options.model,
@@ -150,15 +151,6 @@ def measure_uses(
     session = detector.session
     uses = answers_use(session.executor, session.planner, session.items(given), session.progress)
     return tuple(use_record(*use, detector.trained.context_use) for use in uses)
-
-
-def _questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Question], int]:
-    """The questions that are meant, and how many rows of a file were left out."""
-    questions, bad_rows = _read_questions(what, options)
-    if options.context is None:
-        return questions, bad_rows
-    passage = _read_passage(options.context)
-    return [question if question.context else replace(question, context=(passage,)) for question in questions], bad_rows
 
 
 def _read_passage(given: str) -> str:

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
-from anchorscope.detectors.data import TrainingData
+from anchorscope.detectors.data import DetectorFit, TrainingData, as_detector, fit_stacked
 from anchorscope.detectors.features import CLEAN
 from anchorscope.detectors.fitted import (
     NEIGHBOURS,
@@ -34,7 +34,6 @@ from anchorscope.detectors.fitted import (
     WithFallback,
     mean_of_nearest,
 )
-from anchorscope.detectors.methods import DetectorFit, as_detector, fit_stacked
 from anchorscope.detectors.training import INNER_FOLDS, Dataset, Stacked, Training, calibrated
 
 NO_REGRET = 1.64
@@ -65,7 +64,10 @@ def fit_auto(data: TrainingData, dataset: Dataset) -> DetectorFit:
     scores = (1 - share) * _take(own.scores, near) + share * _take(left_out.shrunk, away)
 
     def build(number: int) -> Fitted:
-        elsewhere = left_out.build_shrunk(int(away[number]), number)
+        elsewhere = left_out.build(0, number)
+        if away[number] > 0:
+            stack = left_out.build(int(away[number]), number)
+            elsewhere = WeightedSum((elsewhere, stack), (0.5, 0.5), (), (), 0.0)
         if not np.isfinite(border[number]):
             return elsewhere
         return WithFallback(
@@ -110,12 +112,6 @@ class Candidates:
         assert build is not None, "a candidate can be used"
         slope, bias = scale.of_set(number)
         return WeightedSum((build(number),), slope, (), (), bias)
-
-    def build_shrunk(self, candidate: int, number: int) -> Fitted:
-        """The same, half-way to the first candidate."""
-        if candidate == 0:
-            return self.build(0, number)
-        return WeightedSum((self.build(0, number), self.build(candidate, number)), (0.5, 0.5), (), (), 0.0)
 
 
 def _take(scores: Float[Tensor, "candidate set item"], chosen: Int[Tensor, " set"]) -> Float[Tensor, "set item"]:

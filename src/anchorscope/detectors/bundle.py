@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from pydantic import TypeAdapter
@@ -19,21 +19,21 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from anchorscope.detectors.bundle_files import JSON as JSON
-from anchorscope.detectors.bundle_files import MOST_BYTES as MOST_BYTES
 from anchorscope.detectors.bundle_files import (
+    JSON,
+    MOST_BYTES,
     SCHEMA,
     SCHEMA_VERSION,
+    WEIGHTS,
+    bundle_files,
     checked_record,
     content_hash,
     refused,
     write_folder,
     written,
 )
-from anchorscope.detectors.bundle_files import WEIGHTS as WEIGHTS
-from anchorscope.detectors.bundle_files import bundle_files as bundle_files
 from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import LinearProbe, TrainingRange, load, load_detector, store
+from anchorscope.detectors.fitted import LinearProbe, TrainingRange, load, load_detector, store, store_detector
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
@@ -44,9 +44,9 @@ _FITTED, _RANGE, _USE = "fitted", "range", "context_use"
 
 def pack(trained: TrainedDetector) -> dict[str, bytes]:
     """A detector as the two files of a bundle, by name."""
-    tensors, values = store(trained.fitted, _FITTED)
-    of_range, range_values = ({}, None) if trained.range is None else store(trained.range, _RANGE)
-    tensors |= of_range
+    tensors: dict[str, Tensor] = {}
+    parts = {_FITTED: store_detector(trained.fitted, _FITTED, tensors)}
+    span = None if trained.range is None else store(trained.range, _RANGE, tensors)
     _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
     # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
     weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
@@ -54,8 +54,8 @@ def pack(trained: TrainedDetector) -> dict[str, bytes]:
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "name": trained.name,
-        "parts": {_FITTED: {"kind": trained.fitted.kind, "values": values}},
-        _RANGE: range_values,
+        "parts": parts,
+        _RANGE: span,
         "calibration": asdict(trained.calibration),
         "thresholds": [asdict(threshold) for threshold in trained.thresholds],
         "setting": asdict(trained.setting),
@@ -82,7 +82,7 @@ def write_bundle(place: Path, trained: TrainedDetector) -> None:
 
 
 def read_bundle(place: str | Path) -> TrainedDetector:
-    """The detector of a bundle, a folder or `hub:USER/NAME`; refused in one line where it is not what was written."""
+    """The detector of a bundle; refused in one line where it is not what was written."""
     return unpack(bundle_files(place), str(place))
 
 
@@ -105,22 +105,14 @@ def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Traine
     return TrainedDetector(
         name=str(record["name"]),
         fitted=load_detector(tensors, record["parts"][_FITTED], _FITTED),
-        calibration=_checked(Calibration, record["calibration"]),
-        setting=_checked(DetectorSetting, record["setting"]),
-        card=_checked(Card, record["card"]),
-        thresholds=_checked(tuple[Threshold, ...], record["thresholds"]),
+        calibration=TypeAdapter(Calibration).validate_python(record["calibration"]),
+        setting=TypeAdapter(DetectorSetting).validate_python(record["setting"]),
+        card=TypeAdapter(Card).validate_python(record["card"]),
+        thresholds=TypeAdapter(tuple[Threshold, ...]).validate_python(record["thresholds"]),
         range=None if record[_RANGE] is None else load(TrainingRange, tensors, record[_RANGE], _RANGE),
         sha256=str(record["sha256"]),
-        context_use=None if record.get(_USE) is None else _checked(UseCalibration, record[_USE]),
+        context_use=TypeAdapter(UseCalibration | None).validate_python(record.get(_USE)),
     )
-
-
-T = TypeVar("T")
-
-
-def _checked(kind: type[T], record: Any) -> T:
-    """A record of this kind, whose every entry is of its field's type."""
-    return TypeAdapter(kind).validate_python(record)
 
 
 def _refuse_no_numbers(tensors: Mapping[str, Tensor], what: str) -> None:
@@ -148,7 +140,7 @@ def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
     if type(fitted) is not LinearProbe or fitted.key[0] != CLEAN:
         raise UserError(
             f"Detector {trained.name!r} is not one linear probe, so that one vector cannot replace it; export one that "
-            f"is: anchorscope detect RUN --fit-only --bundles probe."
+            f"is: anchorscope detect RUN --bundles probe."
         )
     _, site, layer = fitted.key
     tensors = save_tensors({"weight": (calibration.slope * fitted.weight.double()).float().cpu().contiguous()})

@@ -1,14 +1,7 @@
-"""The two files of a bundle, from a folder or the hub, checked without torch: missing, altered, too large is refused.
-
-On the hub a bundle is `hub:USER/NAME`, or `hub:USER/NAME@COMMIT` for one version of it. Only its two files are fetched,
-JSON and safetensors; nothing in them is run. What was fetched once is used from the cache where the hub can't be
-reached.
-"""
+"""The two files of a bundle, read and checked without torch: missing, altered, too large is refused; and its card."""
 
 import hashlib
 import json
-import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,14 +17,11 @@ MOST_BYTES = 64_000_000
 """Both files together: a detector is a small thing beside its model."""
 DEMO = Path(__file__).parents[1] / "serve" / "demo_detector"
 """The bundle that comes along, for the embedded model."""
-_HUB = "hub:"
-_HUB_ID = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
 
 
 def bundle_files(place: str | Path) -> dict[str, bytes]:
     """The bytes of a bundle's two files, by name."""
-    folder = _hub_folder(str(place)) if str(place).startswith(_HUB) else Path(place)
-    return {name: _read(folder, name) for name in (JSON, WEIGHTS)}
+    return {name: _read(Path(place), name) for name in (JSON, WEIGHTS)}
 
 
 def write_folder(place: Path, files: Mapping[str, bytes]) -> None:
@@ -98,7 +88,7 @@ def _card_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
         start = threshold["probability"]
         accepted = "nothing" if start is None else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
         rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
-    rows.append(("" if card["quality"] else "nothing was measured (saved with --fit-only)",))
+    rows.append(("" if card["quality"] else "nothing was measured",))
     for row in card["quality"]:
         ends = f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]" if "ci_low" in row and "ci_high" in row else ""
         where = f"{row['train']} → {row['test']}, {row['prevalence']}" if "train" in row else ""
@@ -139,24 +129,3 @@ def refused(name: str, why: str) -> UserError:
         f"The bundle {name!r} cannot be used: {why}; copy the bundle again from where it was made, or train it again "
         f"with anchorscope detect."
     )
-
-
-def _hub_folder(place: str) -> Path:
-    """The folder of the hub client's cache that holds the files of a bundle, fetched if they are not there."""
-    named = _HUB_ID.fullmatch(place.removeprefix(_HUB))
-    if named is None:
-        raise UserError(f"{place!r} names no repository of the hub. Write hub:USER/NAME, or hub:USER/NAME@COMMIT.")
-    from huggingface_hub import hf_hub_download  # only here: help has to come at once
-    from huggingface_hub.utils import disable_progress_bars
-
-    disable_progress_bars()
-    try:
-        endpoint = os.environ.get("HF_ENDPOINT")
-        files = [hf_hub_download(named[1], name, revision=named[2], endpoint=endpoint) for name in (JSON, WEIGHTS)]
-    except Exception as error:  # the client, its transport and the cache raise dozens of unrelated types
-        reason = " ".join(str(error).split())[:160] or type(error).__name__
-        raise UserError(
-            f"{place!r} cannot be read from the hub ({reason}). Check the name, the connection, and HF_TOKEN for a "
-            f"private repository."
-        ) from None
-    return Path(files[0]).parent

@@ -1,4 +1,4 @@
-"""What all detectors of some training sets share: states along principal directions, and probes on them.
+"""What all detectors of some training sets share: states along principal directions, probes on them, and stacks.
 
 Labels play no part in the directions, so they are found once, from the clean states of all items. Probes of all layers
 and training sets are fitted at once: the inner folds' log-loss chooses a strength for each, and the fits of the inner
@@ -6,7 +6,7 @@ folds at that strength are kept beside the fit on the whole set, so that every t
 that never saw it. Everything is made when it is first asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
-from anchorscope.detectors.fitted import LinearProbe
-from anchorscope.detectors.training import FITS, INNER_FOLDS, Training
+from anchorscope.detectors.fitted import Fitted, LinearProbe, WeightedSum
+from anchorscope.detectors.training import FITS, INNER_FOLDS, Training, fit_stack
 from anchorscope.evidence_parts.principal import Directions, default_directions, principal_directions
 from anchorscope.models.process_settings import true_float32, workers_of_one_thread
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
@@ -181,10 +181,6 @@ class TrainingData:
         """A run's states at the headline site."""
         return tuple((run, self.site, layer) for layer in self.layers)
 
-    def has(self, *runs: str) -> bool:
-        """Whether the states of these runs are present."""
-        return all(key in self.features.states for run in runs for key in self.headline(run))
-
     @cached_property
     def n_directions(self) -> int:
         """How many principal directions."""
@@ -282,3 +278,31 @@ class TrainingData:
         n_items = self.features.n_items
         values = np.array([self.features.columns[name] for name in names]).reshape(len(names), n_items).T
         return torch.as_tensor(values, dtype=torch.float32, device=self.device).expand(self.training.n_sets, -1, -1)
+
+
+@dataclass(frozen=True)
+class DetectorFit:
+    """A detector, fitted on every training set."""
+
+    scores: Float[Tensor, "set item"]
+    """Log-odds of each item by a fit that never saw it."""
+    build: Callable[[int], Fitted] | None
+    """The detector of one training set, as it is used; None for a baseline that can only be compared."""
+
+
+def fit_stacked(data: TrainingData, probes: Sequence[ProbeFits], names: tuple[str, ...]) -> DetectorFit:
+    """A logistic regression on the log-odds of probes and on plain numbers: either may be none."""
+    columns = torch.cat([*(probe.scores[..., None] for probe in probes), data.columns(names)], dim=-1)
+    stacked = fit_stack(columns, data.training)
+
+    def build(number: int) -> WeightedSum:
+        weight, bias = stacked.of_set(number)
+        parts = tuple(probe.build(number) for probe in probes)
+        return WeightedSum(parts, weight[: len(parts)], names, weight[len(parts) :], bias)
+
+    return DetectorFit(stacked.scores, build)
+
+
+def as_detector(fits: ProbeFits) -> DetectorFit:
+    """A probe by itself."""
+    return DetectorFit(fits.scores, fits.build)

@@ -1,6 +1,6 @@
 """A detector in use: a bundle and a model together, which score answers.
 
-detector = anchorscope.Detector.load("runs/demo/detectors/auto")
+detector = anchorscope.Detector.load("runs/demo/detectors/bundles/auto")
 detector.score("What is the capital of Peru?", "Lima").truth_probability
 
 Items are made as in a run: the same prompts, greedy answers and passes. Only what the detector reads is run: one pass
@@ -8,16 +8,16 @@ up to the highest layer that is read, or all layers for confidence.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from anchorscope.answers.generate import TOO_LONG, Answer
+from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.label import Label
-from anchorscope.answers.template import Prompt, make_template
+from anchorscope.answers.template import make_template
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question import asked as asked
 from anchorscope.detectors.bundle import read_bundle
@@ -44,13 +44,13 @@ from anchorscope.detectors.trained import (
     threshold_notes,
 )
 from anchorscope.engine.capture import PREVIOUS, AttentionMass
+from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
 from anchorscope.engine.sequences import SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.evidence.further_runs import rauq
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_states
-from anchorscope.execute.worker import VariantPart
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.loading import choose_device
@@ -65,33 +65,27 @@ _FEWEST, _MOST = 64, 4096  # items that are run together
 _UNLABELLED = Label(truthful=None, group=0, status="scored", weight=0.0)
 
 
-@dataclass(frozen=True)
-class TextPass:
-    """Several runs of the items' own texts, made in one pass."""
+def _features(
+    items: Sequence[Item],
+    needs: Needs,
+    part: Any = None,
+    places: tuple[Place, ...] = (),
+    attention: Mapping[int, AttentionMass] | None = None,
+) -> Features:
+    """What is needed, of one run of the items' own texts: states at `places`, and attention to the token before."""
 
-    parts: Mapping[str, VariantPart]
-    places: tuple[Place, ...]
-    """Where states were read."""
-    attention: Mapping[int, AttentionMass] = field(default_factory=dict)
-    """Of answer tokens to the token before them, in the clean run; where RAUQ is needed."""
+    def column(name: str) -> np.ndarray:
+        if name == TEXT:
+            return texts_of((item.question.question, item.answer.text) for item in items)
+        if name == ANSWER_TOKENS:
+            return np.array([float(len(item.answer.ids)) for item in items])
+        if name == RAUQ:
+            of_items = enumerate(part.answers.by_item())
+            return np.array([rauq(stats[0], (attention or {})[item].previous) for item, stats in of_items])
+        return np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
 
-    def features(self, items: Sequence[Item], needs: Needs, run: str = CLEAN) -> Features:
-        """What is needed, read of one run."""
-        part: Any = self.parts.get(run)  # None where nothing of a pass is read
-        states, columns = {}, {}
-        for key in needs.states:
-            states[key] = part.states[self.places.index(_place(key)), key[2]]
-        for name in needs.columns:
-            if name == TEXT:
-                columns[name] = texts_of((item.question.question, item.answer.text) for item in items)
-            elif name == ANSWER_TOKENS:
-                columns[name] = np.array([float(len(item.answer.ids)) for item in items])
-            elif name == RAUQ:
-                of_items = enumerate(part.answers.by_item())
-                columns[name] = np.array([rauq(stats[0], self.attention[item].previous) for item, stats in of_items])
-            else:
-                columns[name] = np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
-        return Features(len(items), states, columns)
+    states = {key: part.states[places.index(_place(key)), key[2]] for key in needs.states}
+    return Features(len(items), states, {name: column(name) for name in needs.columns})
 
 
 def _place(key: StateKey) -> Place:
@@ -118,25 +112,23 @@ class ScoringSession:
         """Memory ran out: later passes are planned with so many tokens, too."""
         self.planner = replace(self.planner, batch_tokens=min(tokens, self.planner.batch_tokens))
 
-    def items(self, questions: Sequence[Question], longest: int | None = None) -> list[Item]:
+    def items(
+        self, questions: Sequence[Question], longest: int | None = None, sampling: Sampling | None = None
+    ) -> list[Item]:
         """Questions with their answers and tokens; an empty answer has none, and neither has a question that does not
         fit the model's context. Where no answer is given the model writes one, of at most `longest` tokens."""
-        setting, tokens = self.setting, self.planner.batch_tokens
-        most = setting.max_new_tokens if longest is None else min(longest, setting.max_new_tokens)
-        work = plan_answers(questions, self.lm.tokenizer, setting.template, most, tokens, self.planner.context)
-        return self.located(questions, run_answers(self.executor, work, self.progress), work.prompts)
-
-    def located(
-        self, questions: Sequence[Question], answers: Sequence[Answer], prompts: Sequence[Prompt] | None = None
-    ) -> list[Item]:
-        """The same where the answers are there already, and perhaps the prompts."""
-        lm, setting = self.lm, self.setting
+        lm, setting, tokens = self.lm, self.setting, self.planner.batch_tokens
+        most = setting.max_new_tokens if longest is None else longest
+        work = plan_answers(questions, lm.tokenizer, setting.template, most, tokens, self.planner.context)
+        answers = run_answers(self.executor, replace(work, sampling=sampling), self.progress)
         # An answer that was cut off has a state to read as any other; the caller reports that.
         readable = [
             replace(answer, status="answered") if answer.status == "truncated" and answer.text else answer
             for answer in answers
         ]
-        located = locate_fitting(lm.tokenizer, setting.template, questions, setting.exact_tokens, readable, prompts)
+        located = locate_fitting(
+            lm.tokenizer, setting.template, questions, setting.exact_tokens, readable, work.prompts
+        )
         rows = zip(questions, answers, located, strict=True)
         return [Item(question, answer, _UNLABELLED, found) for question, answer, found in rows]
 
@@ -150,12 +142,14 @@ class ScoringSession:
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
         refuse_unknown(needs, self.lm.n_layers)
-        if not needs.reads_model:
-            return TextPass({}, ()).features(items, needs)
-        return self.run_texts("scoring", items, {CLEAN: CLEAN_VARIANT}, needs).features(items, needs)
+        return self.features_of_runs("scoring", items, {CLEAN: CLEAN_VARIANT}, needs)[CLEAN]
 
-    def run_texts(self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs) -> TextPass:
-        """All variants of the items' own texts in one pass, no further than the highest layer that is read."""
+    def features_of_runs(
+        self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs
+    ) -> dict[str, Features]:
+        """The same in several runs of the items' texts, in one pass no further than the highest layer that is read."""
+        if not needs.reads_model:
+            return {run: _features(items, needs) for run in variants}
         sequences = [item.sequence((self.setting.position,)) for item in items]
         if QUESTION_ONLY in needs.runs:  # read before the answer begins, too
             sequences = [
@@ -171,7 +165,10 @@ class ScoringSession:
         if RAUQ in needs.columns:
             work = replace(work, attention=PREVIOUS)
         passed = run_states(self.executor, work, self.progress)
-        return TextPass(dict(zip(variants, passed.variants, strict=True)), places, passed.attention)
+        return {
+            run: _features(items, needs, part, places, passed.attention)
+            for run, part in zip(variants, passed.variants, strict=True)
+        }
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
@@ -238,6 +235,7 @@ class Detector:
         model of the training is loaded, in the precision of the training unless another is asked for.
         """
         trained = bundle if isinstance(bundle, TrainedDetector) else read_bundle(bundle)
+        refuse_unknown(trained.needs, trained.setting.n_layers)
         return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
 
     @property
@@ -251,8 +249,8 @@ class Detector:
 
     def score_many(self, pairs: Iterable[tuple[str, str | None] | str], *, risk: float | None = None) -> list[Score]:
         """Answers to many questions, in order: pairs of question and answer, or questions alone."""
-        given = [(pair, None) if isinstance(pair, str) else pair for pair in pairs]
-        return self.score_questions([asked(*one, place) for place, one in enumerate(given)], risk=risk)
+        given = ((pair, None) if isinstance(pair, str) else pair for pair in pairs)
+        return self.score_questions([asked(*pair, place) for place, pair in enumerate(given)], risk=risk)
 
     def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:
         """The same for questions of a dataset, whose subjects and own answers are used where they are known."""
@@ -271,7 +269,12 @@ class Detector:
         if not read:  # nothing to run, and no states to decide on
             return [self._unread(item, notes) for item in items]
         features = self.session.features(read, self.trained.needs)
-        _refuse_no_numbers(features)
+        for (run, site, layer), states in features.states.items():
+            if not bool(states.isfinite().all()):
+                raise UserError(
+                    f"The {run} states at {site} of layer {layer} hold NaN or infinity; run the model in float32 "
+                    f"(--dtype float32)."
+                )
         decided = decide(self.trained, features)
         verdicts = decided.verdicts(self.trained.threshold(risk))
         rows = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
@@ -326,12 +329,3 @@ def model_for(
     source = model or trained.setting.source
     precision = trained.setting.dtype if dtype == "auto" else dtype
     return load_model(source, precision, choose_device(device), progress=progress)
-
-
-def _refuse_no_numbers(features: Features) -> None:
-    for (run, site, layer), states in features.states.items():
-        if not bool(states.isfinite().all()):
-            raise UserError(
-                f"The {run} states at {site} of layer {layer} hold NaN or infinity; run the model in float32 "
-                f"(--dtype float32)."
-            )

@@ -3,45 +3,53 @@
 In-domain, an item is scored by fits that never saw its group, for every fold seed. On other data it is scored by the
 fit on the whole training dataset; where its group is in the training data too (the same question under another prompt,
 or in two datasets), by the fit that left that group's fold out. A resample draws groups and one of the fold seeds; all
-detectors see the same resamples, so that differences are paired.
+detectors see the same resamples, so that differences are paired. `Tables` are the rows of the result files.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
+from scipy.stats import t
 
 from anchorscope.answers.label import joined_groups
+from anchorscope.artefacts.schema import (
+    DETECTOR_CONTROL_SCHEMA,
+    DETECTOR_CURVE_SCHEMA,
+    DETECTOR_DIFFERENCE_SCHEMA,
+    DETECTOR_SCHEMA,
+)
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.features import Features
 from anchorscope.detectors.fits import DetectorFits, missing_feature
 from anchorscope.detectors.training import Dataset, Stacked, Training, calibrated, nested_sets, tossed, whole_set
+from anchorscope.models.process_settings import workers_of_one_thread
+from anchorscope.progress import Progress
 from anchorscope.stats.auc import auc
-from anchorscope.stats.detection_metrics import METRICS, all_metrics, auroc_interval
-from anchorscope.stats.estimate import Estimate, group_weights, percentile_interval
+from anchorscope.stats.detection_metrics import all_metrics, auroc_interval, risk_coverage_curve
+from anchorscope.stats.estimate import group_weights, percentile_interval
 from anchorscope.stats.streams import stream
 
-NAMES = {
-    "auprc": "auprc",
-    "brier": "brier",
-    "ece": "ece",
-    "excess_aurc": "e-aurc",
-    "prr": "prr",
-    "accuracy_at_50": "accuracy@50",
-    "accuracy_at_80": "accuracy@80",
-    "accuracy_at_90": "accuracy@90",
-}
-"""What the tables call the metrics."""
-assert set(NAMES) == set(METRICS), "every metric has a name in the tables"
 SPREAD = "auroc-spread"
 """The standard deviation of the AUROC over the fold seeds."""
 COMPARED = ("auroc", "auprc", "e-aurc", "brier")
 """Metrics whose differences are reported."""
+AGAINST = ("confidence", "probe", "probe+confidence")
+"""What every detector is compared with; a control is also compared with the detector whose control it is."""
+DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "auto")
+"""Detectors that have a risk–coverage curve."""
+NATURAL = "natural"
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -63,11 +71,10 @@ class Measured:
     ends: tuple[float, float] | None = None
     """Its interval, where that is not between percentiles of the resamples."""
 
-    @property
-    def estimate(self) -> Estimate:
-        """With its interval."""
+    def row(self, name: str) -> Row:
+        """As part of a table's row, with its interval."""
         low, high = self.ends or percentile_interval(self.samples)
-        return Estimate(self.value, float(low), float(high), self.n, "bootstrap over groups and fold seeds")
+        return {name: self.value, "ci_low": float(low), "ci_high": float(high), "n": self.n}
 
     def __sub__(self, other: "Measured") -> "Measured":
         """The paired difference."""
@@ -117,8 +124,7 @@ class Judge:
         scores, strata = scored.log_odds[seed], scored.strata[seed]
         found: dict[str, np.ndarray] = {}
         if not only_auroc:
-            told = all_metrics(expit(scores), self.labels, rows, scores)
-            found = {NAMES[name]: np.asarray(values) for name, values in told.items()}
+            found = {**all_metrics(expit(scores), self.labels, rows, scores)}
         return {"auroc": auc(scores, self.labels, strata, rows.T), **found}
 
 
@@ -157,6 +163,7 @@ class TrainedOn:
     site: str
     plan: Plan
     device: torch.device
+    _calibrations: dict[tuple[str, bool], Stacked] = field(default_factory=dict)
 
     @cached_property
     def _sets(self) -> tuple[Training, Int[np.ndarray, "seed item"], list[tuple[Dataset, Int[np.ndarray, " item"]]]]:
@@ -204,10 +211,6 @@ class TrainedOn:
             training = replace(training, weights=self.dataset.natural if natural else balanced_weights(self.dataset))
             self._calibrations[name, natural] = calibrated(self.fits.fit(name).scores[: self.whole + 1], training)
         return self._calibrations[name, natural]
-
-    @cached_property
-    def _calibrations(self) -> dict[tuple[str, bool], Stacked]:
-        return {}
 
     def in_domain(self, name: str, natural: bool = False) -> Scored:
         """Every item by the fits that left its outer fold out, one for every fold seed."""
@@ -269,8 +272,115 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
         joined_groups(group_keys),
         [f"{dataset.name} {relation}" for dataset in datasets for relation in dataset.relations],
         [f"{dataset.name} {item}" for dataset in datasets for item in dataset.item_ids],
-        [document for dataset in datasets for document in dataset.documents],
         np.concatenate([dataset.natural for dataset in datasets]),
         group_keys,
         [dataset.name for dataset in datasets for _ in dataset.labels],
     )
+
+
+@dataclass
+class Tables:
+    """Rows of the result files."""
+
+    detectors: list[Row] = field(default_factory=list)
+    differences: list[Row] = field(default_factory=list)
+    curves: list[Row] = field(default_factory=list)
+    controls: list[Row] = field(default_factory=list)
+
+    def write(self, folder: Path) -> None:
+        """Write the four files."""
+        for name, rows, schema in (
+            ("detectors", self.detectors, DETECTOR_SCHEMA),
+            ("differences", self.differences, DETECTOR_DIFFERENCE_SCHEMA),
+            ("detector_curves", self.curves, DETECTOR_CURVE_SCHEMA),
+            ("controls", self.controls, DETECTOR_CONTROL_SCHEMA),
+        ):
+            pl.DataFrame(rows, schema=schema, orient="row").write_csv(folder / f"{name}.csv")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How detectors are judged."""
+
+    plan: Plan
+    resamples: int
+    names: Sequence[str]
+    """The detectors that are wanted."""
+    progress: Progress
+    n_datasets: int = 1
+    """Datasets that detectors are trained on, over which the control of permuted labels is corrected."""
+
+    def judge(self, dataset: Dataset, natural: bool) -> Judge:
+        """Judges a dataset's items, balanced or as they come."""
+        weights = dataset.natural if natural else balanced_weights(dataset)
+        return Judge(dataset.labels, dataset.groups, weights, self.resamples, self.plan.seed, dataset.name)
+
+    def in_domain(self, trained: TrainedOn, tables: Tables) -> None:
+        """The nested evaluation, with curves and controls."""
+        dataset = trained.dataset
+        names = [name for name in trained.names if name in self.names]
+        self.progress.start(f"detectors {dataset.name}", len(names))
+        balanced, natural = {}, {}
+        for name in names:
+            balanced[name] = trained.in_domain(name)
+            if DETECTORS[name].variant_of is None:
+                natural[name] = trained.in_domain(name, natural=True)
+            self.progress.advance(1)
+        self._add_cell(tables, dataset.name, dataset, "balanced", balanced)
+        self._add_cell(tables, dataset.name, dataset, NATURAL, natural)
+        for name in DRAWN:
+            if name in natural:
+                points = risk_coverage_curve(natural[name].log_odds[0], dataset.labels, dataset.natural)
+                tables.curves += [
+                    {"detector": name, "dataset": dataset.name, "coverage": float(coverage), "risk": float(risk)}
+                    for coverage, risk in zip(*points, strict=True)
+                    if math.isfinite(risk)
+                ]
+        tables.controls += self._controls(trained, names)
+        self.progress.finish()
+
+    def elsewhere(self, trained: TrainedOn, others: Sequence[Dataset], tables: Tables) -> None:
+        """The same detectors on other data."""
+        names = [name for name in trained.names if name in self.names and DETECTORS[name].variant_of is None]
+        self.progress.start(f"{trained.dataset.name} elsewhere", len(names) * len(others))
+        for other in others:
+            for prevalence in ("balanced", NATURAL):
+                each = {name: trained.elsewhere(name, other, prevalence == NATURAL) for name in names}
+                scored = {name: scores for name, scores in each.items() if scores is not None}
+                self._add_cell(tables, trained.dataset.name, other, prevalence, scored)
+            self.progress.advance(len(names))
+        self.progress.finish()
+
+    def _add_cell(
+        self, tables: Tables, train: str, dataset: Dataset, prevalence: str, scored: Mapping[str, Scored]
+    ) -> None:
+        """Values of all detectors on one dataset at one prevalence, and their differences to those to beat."""
+        judge = self.judge(dataset, prevalence == NATURAL)
+        judge.drawn  # noqa: B018 - once, before the threads share it
+
+        def measure(name: str) -> Mapping[str, Measured]:
+            return judge.metrics(scored[name], only_auroc=DETECTORS[name].variant_of is not None)
+
+        with workers_of_one_thread(torch.get_num_threads()) as pool:
+            measures = dict(zip(scored, pool.map(measure, scored), strict=True))
+        cell = {"train": train, "test": dataset.name, "prevalence": prevalence}
+        for name, metrics in measures.items():
+            for metric, measured in metrics.items():
+                row = {"detector": name, "metric": metric, **cell, "passes": DETECTORS[name].passes}
+                tables.detectors.append(row | measured.row("value"))
+            for other in (*AGAINST, DETECTORS[name].variant_of or ""):
+                for metric in COMPARED if other in measures and other != name else ():
+                    if metric in metrics and metric in measures[other]:
+                        row = {"detector": name, "against": other, "metric": metric, **cell}
+                        gain = metrics[metric] - measures[other][metric]
+                        tables.differences.append(row | gain.row("difference"))
+
+    def _controls(self, trained: TrainedOn, names: Sequence[str]) -> Iterator[Row]:
+        """Permuted labels. Every detector of every dataset is a test: intervals hold for all of them together."""
+        for name in names if self.plan.tosses else ():
+            areas = trained.tossed_areas(name)
+            mean, n = float(areas.mean()), len(areas)
+            error = float(areas.std(ddof=1)) / n**0.5 if n > 1 else math.nan
+            reach = error * float(t.isf(0.025 / (len(names) * self.n_datasets), max(1, n - 1)))
+            ends = {"value": mean, "low": mean - reach, "high": mean + reach, "n": n}
+            yield {"control": "permuted-labels", "detector": name, "train": trained.dataset.name, **ends}

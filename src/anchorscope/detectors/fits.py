@@ -1,20 +1,54 @@
-"""All detectors by name, fitted on the same training data; what can't be fitted here says why.
+"""How every detector is fitted: probes and stacks of them, a network, mixtures of probes, baselines.
 
-What a detector reads is declared in its entry of the catalogue (`runs`, `sites`, `columns`).
+Each `fit_…` takes the training data and gives a `DetectorFit`: the log-odds of every item by a fit that never saw it,
+for every training set, and the fitted detector of any one set. What a detector reads is declared in its entry of the
+catalogue (`runs`, `sites`, `columns`); what can't be fitted here says why.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
-from anchorscope.catalogue import DETECTORS, DetectorEntry
-from anchorscope.detectors import methods
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from anchorscope.catalogue import BOOSTS, DETECTORS, KNOCKOUT, DetectorEntry, boost_name
 from anchorscope.detectors.auto import fit_auto
-from anchorscope.detectors.data import TrainingData
-from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, QUESTION_ORTHOGONAL, Features
-from anchorscope.detectors.methods import CONSTANT_GATE, RANDOM_GATE, DetectorFit, PathwayDetectors
-from anchorscope.detectors.training import Dataset
+from anchorscope.detectors.data import (
+    RESIDUAL,
+    DetectorFit,
+    ProbeFits,
+    TrainingData,
+    as_detector,
+    fit_bank,
+    fit_stacked,
+)
+from anchorscope.detectors.features import (
+    CLEAN,
+    QUESTION_ONLY,
+    QUESTION_ORTHOGONAL,
+    TEXT,
+    TEXT_STATE,
+    Features,
+    StateKey,
+)
+from anchorscope.detectors.fitted import Fitted, Mixture, Network, mix_log_odds
+from anchorscope.detectors.training import FITS, INNER_FOLDS, Dataset, Training
+from anchorscope.evidence.scores import bag_of_words, fit_logistic
+from anchorscope.evidence_parts.principal import Directions
 from anchorscope.plugins import load
+
+HIDDEN = (256, 128, 64)
+"""Hidden units of SAPLMA's network."""
+TEXT_DIRECTIONS = 128
+_PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
+_EPOCHS, _BATCH, _RATE = 5, 32, 1e-3  # of SAPLMA
+_AT_ONCE = 2**20  # numbers of a hidden layer that are worked on together: what a CPU's cache holds,
+_AT_ONCE_ELSEWHERE = 2**27  # and what keeps a GPU busy
 
 
 @dataclass(frozen=True)
@@ -47,6 +81,232 @@ def missing_feature(name: str, features: Features, site: str) -> str | None:
     return None
 
 
+def fit_columns(data: TrainingData, names: tuple[str, ...]) -> DetectorFit:
+    """A logistic regression on plain numbers: confidence, RAUQ, length, P(True), agreement of samples."""
+    return fit_stacked(data, (), names)
+
+
+def fit_on(data: TrainingData, keys: tuple[StateKey, ...], directions: Directions | None = None) -> DetectorFit:
+    """A probe on other states, along directions of their own, at the key that serves best."""
+    directions = directions or data.directions_of(keys)
+    states = data.along(keys, directions)
+    bank = fit_bank(states, data.training, data.device)
+    return as_detector(data.at_best(bank, range(len(keys)), keys, directions, states))
+
+
+def fit_text(data: TrainingData) -> DetectorFit:
+    """A probe on hashed words and word pairs along the directions of latent semantic analysis: no model reads the text.
+
+    Words are not standardised, as states are: rare ones would outweigh all others.
+    """
+    from sklearn.decomposition import TruncatedSVD  # only here: it takes a second
+
+    counts = data.features.state(TEXT_STATE).double().numpy()
+    mean = counts.mean(axis=0)
+    weight = TruncatedSVD(min(TEXT_DIRECTIONS, len(counts)), random_state=0).fit(counts - mean).components_
+    directions = Directions(torch.from_numpy(weight)[None], torch.from_numpy(-weight @ mean)[None])
+    return fit_on(data, (TEXT_STATE,), directions)
+
+
+def fit_residual(data: TrainingData) -> DetectorFit:
+    """A probe on the residual stream, at its best layer."""
+    places = [place for place, key in enumerate(data.keys) if key[1] == RESIDUAL]
+    return as_detector(data.at_best(data.bank, places))
+
+
+def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
+    """Semantic-entropy probe (Kossen et al. 2024, arXiv:2406.15927): learns low from high entropy of sampled answers.
+
+    Truth plays no part in the fits. Entropies are parted where the squares within both halves are least.
+    """
+    entropy = data.features.columns[column]
+    borders = np.unique(entropy)[1:]
+    within = [sum(part.var() * len(part) for part in (entropy[entropy < x], entropy[entropy >= x])) for x in borders]
+    low = entropy < (borders[int(np.argmin(within))] if len(borders) else np.inf)
+    labels = torch.from_numpy(low).float().expand(data.training.n_sets, -1)
+    layers = range(len(data.layers))
+    return as_detector(data.at_best(fit_bank(data.clean[: len(layers)], data.training, data.device, labels), layers))
+
+
+def fit_saplma(data: TrainingData) -> DetectorFit:
+    """SAPLMA (Azaria and Mitchell 2023, arXiv:2304.13734): a network of three hidden layers, five epochs of Adam.
+
+    It reads the best layer's state along principal directions.
+    """
+    scale = data.states_at_best.square().mean((1, 2), keepdim=True).sqrt()
+    states = data.states_at_best / scale
+    at_once = _AT_ONCE if data.device.type == "cpu" else _AT_ONCE_ELSEWHERE
+    step = max(1, at_once // (FITS * states.shape[1] * HIDDEN[0]))
+    networks, scores = [], []
+    for first in range(0, len(states), step):
+        own = slice(first, first + step)
+        networks.append(_train_networks(data.training.take(own), states[own]))
+        scores.append(_forward(networks[-1], states[own]))
+    layers = [torch.cat(layer) for layer in zip(*networks, strict=True)]
+
+    def build(number: int) -> Fitted:
+        parts = [part[number, INNER_FOLDS].double().cpu() for part in layers]
+        place = int(data.probe.best[number])
+        first = parts[0].T / float(scale[number])
+        weight = (first @ data.directions.weight[place], *(part.T for part in parts[2::2]))
+        bias = (parts[1] + first @ data.directions.offset[place], *parts[3::2])
+        return Network(
+            (CLEAN, data.site, data.layers[place]),
+            tuple(part.float().contiguous() for part in weight),
+            tuple(part.float() for part in bias),
+        )
+
+    return DetectorFit(data.training.assemble(torch.cat(scores)), build)
+
+
+def _forward(parts: Sequence[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:
+    values = states[:, None]
+    for weight, bias in zip(parts[:-2:2], parts[1:-2:2], strict=True):
+        values = torch.relu(values @ weight + bias[:, :, None])
+    return (values @ parts[-2] + parts[-1][:, :, None])[..., 0]
+
+
+def _train_networks(training: Training, states: Float[Tensor, "set item direction"]) -> list[Tensor]:
+    """Weights and biases of the layers in turn, [set, fit, in, out] and [set, fit, out]; networks share nothing."""
+    device, generator = states.device, torch.Generator().manual_seed(0)
+    weights, targets = training.fitted_on(device), training.targets(device)[:, None]
+    parts: list[Tensor] = []
+    for before, after in pairwise((states.shape[2], *HIDDEN, 1)):
+        normal = torch.randn(before, after, generator=generator) * (2 / before) ** 0.5
+        parts += [
+            normal.to(device).repeat(*weights.shape[:2], 1, 1).requires_grad_(),
+            torch.zeros(*weights.shape[:2], after, device=device, requires_grad=True),
+        ]
+    adam = torch.optim.Adam(parts, lr=_RATE, fused=True)
+    for _ in range(_EPOCHS):
+        for items in torch.randperm(states.shape[1], generator=generator).to(device).split(_BATCH):
+            share = weights[..., items]
+            share = share / share.sum(-1, keepdim=True).clamp(min=1e-12)
+            with torch.enable_grad():
+                outputs = _forward(parts, states[:, items])
+                wanted = targets[..., items].expand_as(outputs)
+                loss = (binary_cross_entropy_with_logits(outputs, wanted, reduction="none") * share).sum()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+    return [part.detach() for part in parts]
+
+
+def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> DetectorFit:
+    """Log-odds of a relation's true answers in the training set."""
+    names, member = np.unique([name or "" for name in relations], return_inverse=True)
+    one_hot = torch.nn.functional.one_hot(torch.from_numpy(member), len(names)).float().to(data.device)
+    weights, targets = data.training.fitted_on(data.device), data.training.targets(data.device)[:, None]
+    true, false = (weights * targets) @ one_hot + _PRIOR, (weights * (1 - targets)) @ one_hot + _PRIOR
+    return DetectorFit(data.training.assemble((true / false).log() @ one_hot.T), None)
+
+
+def fit_words(data: TrainingData) -> DetectorFit:
+    """Logistic regression on the bag of words."""
+    questions, _, answers = zip(*(text.rpartition("\n") for text in data.features.columns[TEXT]), strict=True)
+    present = bag_of_words(questions, answers)
+    learns = data.training.fitted_on(torch.device("cpu")).numpy() > 0
+    scores = np.zeros(learns.shape, np.float32)
+    for number, fits in enumerate(learns):
+        for place, learned in enumerate(fits):
+            weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
+            scores[number, place] = present @ weight + intercept
+    return DetectorFit(data.training.assemble(torch.from_numpy(scores)).to(data.device), None)
+
+
+PREDICTED, RANDOM_GATE, CONSTANT_GATE = "predicted", "random", "constant"
+_PARTS = ("question", "answer")
+_CERTAIN = 4.0  # log-odds of a gate that was drawn at random
+_OTHER_SIDE = 0.01  # weight of the other side's items: an expert may otherwise see one class only
+
+
+@dataclass(frozen=True)
+class PathwayDetectors:
+    """Mixture-of-Probes and Pathway Reweighting over the same training sets and the same gate.
+
+    Both are the paper's, which publishes no formula for either: this is our reading. Its rule for pathways needs the
+    label: Q-Anchored items are almost all true, and a gate that predicts the pathway then predicts the label. Here an
+    item is question-sided if the cut moves the probe's log-odds, in either direction, by more than it moves those of
+    half of the training items; the gate predicts that from the clean state. As controls the gate is drawn at random, or
+    the same for every item.
+    """
+
+    data: TrainingData
+
+    @cached_property
+    def question_sided(self) -> Bool[Tensor, "set item"]:
+        """Whether the cut moves an item's log-odds more than it moves the median member's."""
+        probe = self.data.probe
+        change = (probe.scores - probe.scores_of(self.data.changed(KNOCKOUT))).abs()
+        members = torch.from_numpy(self.data.training.members).to(change.device)
+        median = torch.where(members, change, torch.nan).nanmedian(-1, keepdim=True).values
+        return change > median
+
+    @cached_property
+    def predicted_gate(self) -> ProbeFits:
+        """A probe that reads from the clean state whether an item is question-sided."""
+        return self.data.fit_at_best(labels=self.question_sided.float())
+
+    def gate_log_odds(self, gate: str) -> Float[Tensor, "set item"]:
+        """Log-odds of "question-sided" by one of the gates."""
+        if gate == PREDICTED:
+            return self.predicted_gate.scores
+        zero = torch.zeros_like(self.data.probe.scores)
+        if gate == CONSTANT_GATE:
+            return zero
+        generator = torch.Generator().manual_seed(0)  # the same on every device
+        coin = torch.rand(self.data.features.n_items, generator=generator).to(zero.device) > 0.5
+        return zero + torch.where(coin, _CERTAIN, -_CERTAIN)
+
+    @cached_property
+    def experts(self) -> tuple[ProbeFits, ProbeFits]:
+        """A probe for question-sided items and one for the others."""
+        share = self.question_sided.float()
+        sides = (share.clamp(_OTHER_SIDE, 1), (1 - share).clamp(_OTHER_SIDE, 1))
+        question, answer = (self.data.fit_at_best(weights=side) for side in sides)
+        return question, answer
+
+    def fit_mixture(self, gate: str = PREDICTED) -> DetectorFit:
+        """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert)."""
+        question, answer = self.experts
+        scores = mix_log_odds(self.gate_log_odds(gate), question.scores, answer.scores)
+
+        def build(number: int) -> Fitted:
+            return Mixture(*(fits.build(number) for fits in (self.predicted_gate, question, answer)))
+
+        return DetectorFit(scores, build if gate == PREDICTED else None)
+
+    def fit_reweighting(self, gate: str = PREDICTED) -> DetectorFit:
+        """Pathway Reweighting: attention to the gate's side is strengthened, and one probe reads the resulting state.
+
+        Every item has two rows, one for either side, and a training set learns from the row that its gate chooses. A
+        constant gate strengthens the question for all. The inner folds choose both strengths. It is there to compare
+        with: an answer would have to be read twice.
+        """
+        data, training = self.data, self.data.training
+        sides = self.gate_log_odds(gate) >= 0
+        boosted = {(part, alpha): data.changed(boost_name(part, alpha)) for part in _PARTS for alpha in BOOSTS}
+        strengths = [(question, answer) for question in BOOSTS for answer in BOOSTS]
+        parts = (training.labels, training.members, training.inner, training.weights)
+        doubled = Training(*(np.concatenate([part, part], axis=-1) for part in parts))
+        scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
+        for layer in np.unique(data.probe.best).tolist():
+            sets = np.flatnonzero(data.probe.best == layer)
+            own = doubled.take(sets)
+            states = torch.stack(
+                [
+                    torch.cat([boosted[part, alpha][layer] for part, alpha in zip(_PARTS, pair, strict=True)])
+                    for pair in strengths
+                ]
+            )
+            mine = sides[torch.from_numpy(sets).to(sides.device)]
+            bank = fit_bank(states, own, data.device, weights=torch.cat([mine, ~mine], dim=1).float())
+            fits = replace(data, training=own).at_best(bank, range(len(strengths)), states=states)
+            question, answer = fits.scores.chunk(2, dim=1)
+            scores[torch.from_numpy(sets).to(scores.device)] = torch.where(mine, question, answer)
+        return DetectorFit(scores, None)
+
+
 @dataclass(frozen=True)
 class DetectorFits:
     """Detectors over one set of training data, each fitted when it is first asked for."""
@@ -66,7 +326,7 @@ class DetectorFits:
             return load(DETECTORS.plugins[name]).fit(self.data)
         if name in _FITS:
             return _FITS[name](self)
-        return methods.fit_columns(self.data, DETECTORS[name].columns)
+        return fit_columns(self.data, DETECTORS[name].columns)
 
     @cached_property
     def pathways(self) -> PathwayDetectors:
@@ -75,13 +335,13 @@ class DetectorFits:
 
 
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
-    "confidence": lambda fits: methods.fit_columns(fits.data, fits.data.confidence),
-    "probe": lambda fits: methods.as_detector(fits.data.probe),
-    "residual-probe": lambda fits: methods.fit_residual(fits.data),
-    "question-orthogonal": lambda fits: methods.fit_on(fits.data, fits.data.headline(QUESTION_ORTHOGONAL)),
-    "semantic-entropy-probe": lambda fits: methods.fit_entropy_probe(fits.data, "semantic_entropy_10"),
-    "saplma": lambda fits: methods.fit_saplma(fits.data),
-    "probe+confidence": lambda fits: methods.fit_stacked(fits.data, (fits.data.probe,), fits.data.confidence),
+    "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
+    "probe": lambda fits: as_detector(fits.data.probe),
+    "residual-probe": lambda fits: fit_residual(fits.data),
+    "question-orthogonal": lambda fits: fit_on(fits.data, fits.data.headline(QUESTION_ORTHOGONAL)),
+    "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),
+    "saplma": lambda fits: fit_saplma(fits.data),
+    "probe+confidence": lambda fits: fit_stacked(fits.data, (fits.data.probe,), fits.data.confidence),
     "mop": lambda fits: fits.pathways.fit_mixture(),
     "mop-random-gate": lambda fits: fits.pathways.fit_mixture(RANDOM_GATE),
     "mop-constant-gate": lambda fits: fits.pathways.fit_mixture(CONSTANT_GATE),
@@ -89,10 +349,10 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "pr-attention-random-gate": lambda fits: fits.pathways.fit_reweighting(RANDOM_GATE),
     "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
     "auto": lambda fits: fit_auto(fits.data, fits.dataset),
-    "relation": lambda fits: methods.fit_relation(fits.data, fits.dataset.relations),
-    "text": lambda fits: methods.fit_text(fits.data),
-    "words": lambda fits: methods.fit_words(fits.data, fits.dataset.documents),
-    "question-only": lambda fits: methods.fit_on(fits.data, fits.data.headline(QUESTION_ONLY)),
-    "random-weights": lambda fits: methods.fit_on(fits.data, fits.data.headline("random-weights")),
+    "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
+    "text": lambda fits: fit_text(fits.data),
+    "words": lambda fits: fit_words(fits.data),
+    "question-only": lambda fits: fit_on(fits.data, fits.data.headline(QUESTION_ONLY)),
+    "random-weights": lambda fits: fit_on(fits.data, fits.data.headline("random-weights")),
 }
 """How each is fitted; an entry of the catalogue that isn't here is a logistic regression on its columns."""

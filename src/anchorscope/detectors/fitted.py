@@ -34,8 +34,12 @@ class Fitted(ABC):
 
     @property
     def needs(self) -> Needs:
-        """What it reads: by default what the detectors read that it is made of."""
-        return Needs.together([part.needs for part in vars(self).values()])
+        """What the detectors read that it is made of, the states of its `key`, and its `columns`."""
+        values = vars(self)
+        flat = [part for value in values.values() for part in (value if isinstance(value, tuple) else (value,))]
+        parts = [part.needs for part in flat if isinstance(part, Fitted)]
+        own = [needs_of(values["key"])] if "key" in values else []
+        return Needs.together([*parts, *own, Needs(columns=values.get("columns", ()))])
 
     @abstractmethod
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
@@ -45,16 +49,9 @@ class Fitted(ABC):
 T = TypeVar("T")
 
 
-def store(part: Any, path: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors of a dataclass, named by their path, and its plain values; detectors inside are {"kind", "values"}."""
-    tensors: dict[str, Tensor] = {}
+def store(part: Any, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """The plain values of a dataclass; its tensors go into `tensors`, named by their path."""
     values: dict[str, Any] = {}
-
-    def store_detector(inside: Fitted, own_path: str) -> dict[str, Any]:
-        own, own_values = store(inside, own_path)
-        tensors.update(own)
-        return {"kind": inside.kind, "values": own_values}
-
     for name, hint in _fields_of(type(part)).items():
         value = getattr(part, name)
         if hint is Tensor:
@@ -62,12 +59,17 @@ def store(part: Any, path: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         elif hint == tuple[Tensor, ...]:
             tensors |= {f"{path}/{name}.{number}": tensor for number, tensor in enumerate(value)}
         elif isinstance(value, Fitted):
-            values[name] = store_detector(value, f"{path}/{name}")
+            values[name] = store_detector(value, f"{path}/{name}", tensors)
         elif hint == tuple[Fitted, ...]:
-            values[name] = {str(number): store_detector(one, f"{path}/{number}") for number, one in enumerate(value)}
+            values[name] = {str(n): store_detector(inner, f"{path}/{n}", tensors) for n, inner in enumerate(value)}
         else:
             values[name] = TypeAdapter(hint).dump_python(value, mode="json")
-    return tensors, values
+    return values
+
+
+def store_detector(fitted: Fitted, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """A detector as {"kind", "values"}."""
+    return {"kind": fitted.kind, "values": store(fitted, path, tensors)}
 
 
 def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any], path: str) -> T:
@@ -81,9 +83,7 @@ def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any]
             found[name] = tuple(tensors[f"{path}/{name}.{number}"] for number in range(n))
         elif hint == tuple[Fitted, ...]:
             n = len(values[name])
-            found[name] = tuple(
-                load_detector(tensors, values[name][str(number)], f"{path}/{number}") for number in range(n)
-            )
+            found[name] = tuple(load_detector(tensors, values[name][str(i)], f"{path}/{i}") for i in range(n))
         elif isinstance(hint, type) and issubclass(hint, Fitted):
             found[name] = load_detector(tensors, values[name], f"{path}/{name}")
         elif name in values:
@@ -117,11 +117,6 @@ class LinearProbe(Fitted):
     weight: Float[Tensor, " d_model"]
     bias: float
 
-    @property
-    def needs(self) -> Needs:
-        """The states that it reads."""
-        return needs_of(self.key)
-
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """State times weight, plus bias; summed in float64, so that an item alone is scored as in a batch."""
         states = features.state(self.key)
@@ -140,11 +135,6 @@ class WeightedSum(Fitted):
     columns: tuple[str, ...]
     column_weights: tuple[float, ...]
     bias: float
-
-    @property
-    def needs(self) -> Needs:
-        """What its parts read, and its columns."""
-        return Needs.together([*(part.needs for part in self.parts), Needs(columns=self.columns)])
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The sum."""
@@ -208,11 +198,6 @@ class Network(Fitted):
     """Of the layers, [out, in]; the first acts on the raw state."""
     bias: tuple[Tensor, ...]
 
-    @property
-    def needs(self) -> Needs:
-        """The state that it reads."""
-        return needs_of(self.key)
-
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The network's output."""
         values = features.state(self.key).double()
@@ -249,11 +234,6 @@ class TrainingRange(Fitted):
     border: float | None = None
     """The distance from which on a fallback takes over; None where that is the limit."""
 
-    @property
-    def needs(self) -> Needs:
-        """The state whose distance it measures."""
-        return needs_of(self.key)
-
     def distance_of(self, states: Float[Tensor, "item d_model"]) -> Float[np.ndarray, " item"]:
         """Mean distance to the nearest training states."""
         device = states.device
@@ -277,8 +257,3 @@ def mean_of_nearest(apart: Float[Tensor, "item state"], number: int) -> Float[Te
     """Mean of the smallest distances; infinite ones are left out, and infinite where there is no other."""
     nearest = apart.topk(number, dim=-1, largest=False).values
     return torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1).nan_to_num(nan=torch.inf)
-
-
-def probability_of(log_odds: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
-    """The logistic function."""
-    return torch.sigmoid(torch.from_numpy(log_odds)).numpy()

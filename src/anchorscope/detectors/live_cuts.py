@@ -6,14 +6,13 @@ What cutting does to many answers can be measured; what it says of a single one 
 (docs/evidence-parts.md), and the record says so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from anchorscope.answers.template import Prompt, build_prompts
-from anchorscope.catalogue import KNOCKOUT
+from anchorscope.answers.template import build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import Span
 from anchorscope.detectors.detector import Detector, asked, unread_reason
@@ -33,57 +32,6 @@ MOST_ALONE = 16
 """Key words that are cut one by one; of more, the first ones."""
 DRAWS = 3
 """Random cuts."""
-CHOSEN, ALONE = "chosen", "word "
-"""Names of runs: words that the user chose; a key word alone, with its number."""
-
-
-@dataclass(frozen=True)
-class QuestionWord:
-    """Something that can be cut."""
-
-    start: int
-    """Characters [start, end) of the question's text."""
-    end: int
-    text: str
-    key: bool
-    """Whether it is one of the key words, which may be several words long."""
-
-
-@dataclass(frozen=True)
-class LiveCuts:
-    """One question and answer, clean and cut."""
-
-    score: Score
-    """The detector's own."""
-    words: tuple[QuestionWord, ...]
-    """All that can be cut, in the order of the question."""
-    probability: Mapping[str, float]
-    """Of "truthful", by run: `clean`, `knockout` (all key words), `word N`, `chosen`, `random`, `random 2` …"""
-    about: Mapping[str, Any]
-    """The rest of the record."""
-
-    def record(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        score, shown = self.score.record(), {run: round(value, 6) for run, value in self.probability.items()}
-        return {
-            "question": score.pop("question"),
-            "answer": score.pop("answer"),
-            "score": score,
-            "words": [asdict(word) for word in self.words],
-            "probability": {
-                "clean": shown[CLEAN],
-                "all": shown.get(KNOCKOUT),
-                "chosen": shown.get(CHOSEN),
-                "alone": [
-                    {"word": int(run.removeprefix(ALONE)), "value": value}
-                    for run, value in shown.items()
-                    if run.startswith(ALONE)
-                ],
-                "random": [value for run, value in shown.items() if run.startswith("random")],
-            },
-            "note": NOTE,
-            **self.about,
-        }
 
 
 def live_cuts(
@@ -92,41 +40,56 @@ def live_cuts(
     answer: str | None,
     chosen: Sequence[int] | None = None,
     longest: int | None = None,
-) -> LiveCuts:
-    """Cuts of one question and answer; where there is none, the model gives one of at most `longest` tokens, and never
-    more than the detector's own. `chosen` are the numbers of words of the question, counted from 0, that are cut
-    together in a run of their own. A `Question` has its own answer."""
+) -> tuple[Score, dict[str, Any]]:
+    """The detector's score of one answer, and a record of what it becomes under cuts.
+
+    Where there is no answer, the model gives one of at most `longest` tokens, and never more than the detector's own.
+    `chosen` are the numbers of words of the question, counted from 0, that are cut together in a run of their own. A
+    `Question` has its own answer.
+    """
     given = asked(question, answer) if isinstance(question, str) else question
     trained, session = detector.trained, detector.session
-    (item,) = session.items([given], longest)
+    setting, needs = trained.setting, trained.needs
+    most = setting.max_new_tokens
+    (item,) = session.items([given], most if longest is None else min(longest, most))
     if item.tokens is None:
         raise UserError(f"Nothing can be read of this answer: {unread_reason(item, session.lm.context)}.")
-    setting, needs = trained.setting, trained.needs
+    words = question_words(given, item.words.spans)
+    cut_together = sorted(set(chosen or ()))
+    if cut_together and not 0 <= cut_together[0] <= cut_together[-1] < len(words):
+        wrong = cut_together[0] if cut_together[0] < 0 else cut_together[-1]
+        raise UserError(
+            f"Word {wrong} is to be cut, and the question has {len(words)} words; give numbers from 0 to "
+            f"{len(words) - 1}."
+        )
     (prompt,) = build_prompts(session.lm.tokenizer, [given], setting.template)
-    words = question_units(given, item.words.spans)
-    alone = [number for number, word in enumerate(words) if word.key][:MOST_ALONE]
-    cuts = {
-        KNOCKOUT: item.located.question_tokens,
-        **{f"{ALONE}{number}": _tokens(given, [words[number]], prompt) for number in alone},
-        CHOSEN: _tokens(given, _named(words, chosen or ()), prompt),
-        **_random_keys(item, setting.edges),
-    }
+
+    def tokens_of(numbers: Sequence[int]) -> tuple[int, ...]:
+        """Tokens of some words; never the first of all, which models use as a sink for idle attention."""
+        spans = [(words[number]["start"], words[number]["end"]) for number in numbers]
+        return tuple(token for token in question_tokens(spans, prompt) if token > 0)
+
+    keys, random = item.located.question_tokens, _random_cuts(item, setting.edges)
+    alone = [number for number, word in enumerate(words) if word["key"]][:MOST_ALONE]
+    cuts = {"all": keys, "chosen": tokens_of(cut_together), **random}
+    cuts |= {f"word {number}": tokens_of([number]) for number in alone}
     warnings = []
-    if not cuts[KNOCKOUT]:
+    if not keys:
         warnings.append("no key words found: nothing could be cut")
-    wanted, random = (len(cuts.get(name, ())) for name in (KNOCKOUT, "random"))
-    if random < wanted:
-        warnings.append(f"the random cut takes {random} tokens, the key words are {wanted}: there are no more others")
+    n_random = len(next(iter(random.values()), ()))
+    if n_random < len(keys):
+        warnings.append(
+            f"the random cut takes {n_random} tokens, the key words are {len(keys)}: there are no more others"
+        )
     decisions: dict[str, Decisions] = {}
     if QUESTION_ONLY in needs.runs or RAUQ in needs.columns or not needs.reads_model:
         warnings.append(f"cuts are not measured for {trained.name!r}: they change more than it reads of one run")
     else:
-        runs = {CLEAN: CLEAN_VARIANT} | {
-            name: Variant({0: Cut(keys, setting.edges)}) for name, keys in cuts.items() if keys
-        }
-        passed = session.run_texts("live cuts", [item], runs, needs)
-        decisions = {run: decide(trained, passed.features([item], needs, run)) for run in runs}
-    if KNOCKOUT in decisions and decisions[KNOCKOUT].outside[0]:
+        runs = {CLEAN: CLEAN_VARIANT}
+        runs |= {name: Variant({0: Cut(tokens, setting.edges)}) for name, tokens in cuts.items() if tokens}
+        read = session.features_of_runs("live cuts", [item], runs, needs)
+        decisions = {run: decide(trained, features) for run, features in read.items()}
+    if "all" in decisions and decisions["all"].outside[0]:
         warnings.append("without the key words the state is unlike those of training")
     (score,) = detector.score_items([item])
     assert score.truth_probability is not None, "an answer that was read has a probability"
@@ -134,49 +97,42 @@ def live_cuts(
     probability |= {run: float(decided.probability[0]) for run, decided in decisions.items()}
     if not all(map(np.isfinite, probability.values())):
         raise UserError("The model's states hold NaN or infinity; run the model in float32 (--dtype float32).")
-    about = {
+    shown = {run: round(value, 6) for run, value in probability.items()}
+    record = score.record()
+    return score, {
+        "question": record.pop("question"),
+        "answer": record.pop("answer"),
+        "score": record,
+        "words": words,
+        "probability": {
+            **{run: shown.get(run) for run in (CLEAN, "all", "chosen")},
+            "alone": [{"word": n, "value": shown[f"word {n}"]} for n in alone if f"word {n}" in shown],
+            "random": [shown[run] for run in random if run in shown],
+        },
+        "note": NOTE,
         "generated": given.model_answer is None,
         "key_words_by": item.located.rule,
-        "chosen": None if chosen is None else sorted(set(chosen)),
+        "chosen": None if chosen is None else cut_together,
         "position": setting.position,
         "edges": setting.edges,
         "warnings": warnings,
     }
-    return LiveCuts(score, words, probability, about)
 
 
-def question_units(question: Question, key_spans: Sequence[Span]) -> tuple[QuestionWord, ...]:
-    """What can be cut of a question: its key words, some of them several words long, and every other word."""
+def question_words(question: Question, key_spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """What can be cut of a question, in its order: the key words, some of them several words long, and all others."""
     text = question.question
     others = [(word.start, word.end) for word in words_as_written(text) if is_clear(word.start, word.end, key_spans)]
-    keys = set(key_spans)
-    return tuple(
-        QuestionWord(start, end, text[start:end], (start, end) in keys) for start, end in sorted([*key_spans, *others])
-    )
+    return [
+        {"start": start, "end": end, "text": text[start:end], "key": (start, end) in key_spans}
+        for start, end in sorted([*key_spans, *others])
+    ]
 
 
-def _named(words: Sequence[QuestionWord], chosen: Sequence[int]) -> list[QuestionWord]:
-    for number in chosen:
-        if not 0 <= number < len(words):
-            raise UserError(
-                f"Word {number} is to be cut, and the question has {len(words)} words; give numbers from 0 to "
-                f"{len(words) - 1}."
-            )
-    return [words[number] for number in sorted(set(chosen))]
-
-
-def _tokens(question: Question, words: Iterable[QuestionWord], prompt: Prompt) -> tuple[int, ...]:
-    """Tokens of some words; never the first of all, which models use as a sink for idle attention."""
-    tokens = question_tokens([(word.start, word.end) for word in words], prompt)
-    return tuple(token for token in tokens if token > 0)
-
-
-def _random_keys(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
+def _random_cuts(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
     """The tokens of each random draw, as a run draws them; draws that are the same count once."""
-    if not item.located.question_tokens:
-        return {}
     draws: dict[str, tuple[int, ...]] = {}
-    for draw in range(DRAWS):
+    for draw in range(DRAWS if item.located.question_tokens else 0):
         random = replace(INTERVENTIONS["random"], draw=draw)
         keys = random.cut(item, edges, stream(0, random.draw_name, item.question.question)).keys
         if keys not in draws.values():

@@ -41,8 +41,6 @@ class Dataset:
     """Items of one group stay together, and are not each other's neighbours."""
     relations: Sequence[str | None]
     item_ids: Sequence[str]
-    documents: Sequence[Sequence[str]]
-    """The words of each item's question and answer."""
     natural: Float[np.ndarray, " item"]
     """How many graded answers stand behind each item: the weights that bring back the natural share of true ones."""
     group_keys: Sequence[frozenset[str]]

@@ -45,7 +45,6 @@ def too_long_for_memory(tokens: int) -> UserError:
 
 
 _SHARE = 0.4  # of the free memory; the rest is for kernels' own needs and what the formula below leaves out
-_HELD = 0.15  # of the free memory, for keys and values of answers that come and go
 _MOST = {"cpu": 2048, "cuda": 2**18}  # matrix products gain nothing beyond it
 _LEAST = 64
 _TOKENS_PER_READING = 16  # tokens per state that is read, about
@@ -79,11 +78,6 @@ class MemoryFacts:
         keys_values = 2 * self.n_layers * self.key_heads * self.d_head
         read = 2 * len(SITES) * self.n_layers * self.d_model / _TOKENS_PER_READING
         return self.itemsize * (block + keys_values + read)
-
-    @property
-    def slots(self) -> int:
-        """How many tokens' keys and values growing answers may hold; twice as many exist while they grow."""
-        return int(_HELD * self.free / (self.itemsize * 2 * self.n_layers * self.key_heads * self.d_head))
 
     def tokens_with_gradients(self, layers: int, n_own: int, n_keys: int) -> int:
         """How many tokens run together when torch goes back through that many layers; rows as below."""

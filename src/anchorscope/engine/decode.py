@@ -5,7 +5,7 @@ temperature. A prompt that is sampled many times is read once.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -252,19 +252,13 @@ class DecodingBatch:
             self.cache.keep(own)
             self.ends = self.ends[own]
 
-    def steps(self, max_new_tokens: int, is_end: IsEnd) -> Iterator[None]:
-        """One token at a time; in between `tokens` can be read, and rows ended early by setting `finished`."""
+    def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
         for step in range(max_new_tokens + 1):  # one more than the longest answer, for its end
             chosen, log_probs = self._choose(step)
             self._note(chosen.tolist(), log_probs.tolist(), is_end, max_new_tokens)
-            yield
             if step == max_new_tokens or all(self.finished[row] for row in self.active):
-                return
+                break
             self.ends = self._step(self._leave(chosen.to(self.lm.device)))  # the head may be on another GPU
-
-    def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
-        for _ in self.steps(max_new_tokens, is_end):
-            pass
         return [
             Decoded(ids=tuple(ids[:max_new_tokens]), log_probs=tuple(probs[:max_new_tokens]), finished=finished)
             for ids, probs, finished in zip(self.tokens, self.log_probs, self.finished, strict=True)

@@ -117,12 +117,7 @@ def words_only(
     questions: Sequence[str], answers: Sequence[str], labels: Bools, folds: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Log-odds of "true" from the bag of words of question and answer, by logistic regression on the other folds."""
-    present = _bag_of_words(
-        [
-            [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
-            for question, answer in zip(questions, answers, strict=True)
-        ]
-    )
+    present = bag_of_words(questions, answers)
     scores = np.empty(len(labels))
     for fold in np.unique(folds):
         inside = folds == fold
@@ -132,8 +127,12 @@ def words_only(
     return scores
 
 
-def _bag_of_words(documents: Sequence[Sequence[str]]) -> sp.csr_array:
-    """1 where a document holds a word, [document, word]."""
+def bag_of_words(questions: Sequence[str], answers: Sequence[str]) -> sp.csr_array:
+    """1 where question or answer, each with columns of its own, holds a word, [item, word]."""
+    documents = [
+        [*(f"question {word}" for word in words(question)), *(f"answer {word}" for word in words(answer))]
+        for question, answer in zip(questions, answers, strict=True)
+    ]
     column: dict[str, int] = {}
     rows = [sorted({column.setdefault(word, len(column)) for word in document}) for document in documents]
     starts = np.cumsum([0, *map(len, rows)])

@@ -1,24 +1,23 @@
-"""`/v1/chat/completions` in OpenAI's form: one question, the model's answer, whole or in pieces, and its score."""
+"""`/v1/chat/completions` in OpenAI's form: one question, the model's answer and its score.
 
-import asyncio
+The score is that of a whole answer, so a stream begins when the answer has ended.
+"""
+
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
 
-from anchorscope.detectors.answer_batch import Draw, Piece, request_for_question
-from anchorscope.serve.errors import ServiceError, as_service_error, internal_error
-from anchorscope.serve.model_thread import Record
+from anchorscope.serve.errors import ServiceError
+from anchorscope.serve.model_thread import Draw
 from anchorscope.serve.score import ERRORS, AboutDetector, Form, Risk, Sources, Written
 from anchorscope.serve.service import Service
 
 _Stop = Annotated[str, Field(min_length=1, max_length=100)]
-_CHUNK = "chat.completion.chunk"
 
 
 class Message(Form):
@@ -55,7 +54,7 @@ class ChatRequest(Sources, AboutDetector):
 def chat_router(service: Service) -> APIRouter:
     """The route that generates."""
     router = APIRouter()
-    about = "OpenAI's chat completion, whole or with `stream` in pieces; a choice has a score, `truth`."
+    about = "OpenAI's chat completion, with `stream` as events; a choice has a score, `truth`."
     answered = {"content": {"application/json": {}, "text/event-stream": {}}, "description": about}
 
     @router.post(
@@ -66,77 +65,30 @@ def chat_router(service: Service) -> APIRouter:
     )
     async def chat(request: ChatRequest) -> Any:
         name, most = service.find_detector(request.model, request.detector), service.limits.answer_tokens
-        detector, trained = service.loaded.detectors[name], service.trained[name]
+        trained = service.trained[name]
         limit = request.max_completion_tokens or request.max_tokens or min(trained.setting.max_new_tokens, most)
         if limit > most:
             message = f"At most {most:,} tokens are written for a request; ask for fewer."
             raise ServiceError(422, "answer_too_long", message, param="max_tokens")
         question = request.ask(request.messages[0].content)
-        service.count_tokens(question, "messages")
         service.log.user_text("user", question.question)
-        wanted = await asyncio.to_thread(request_for_question, detector, question, limit, request.draw(), request.risk)
         threshold = trained.threshold(request.risk)
+        answer = await service.answer(question, name, limit, request.draw(), request.risk)
         risk = None if threshold is None else threshold.risk
-        about_score = {"detector": name, "sha256": trained.sha256, "risk": risk}
-        pieces = service.answer(wanted)
-        first = await anext(pieces)  # what is wrong with the request shows here, before there is a status
-        answer = _ChatAnswer(service, len(wanted.prompt.ids), about_score)
+        truth = {**answer.score, "detector": name, "sha256": trained.sha256, "risk": risk}
+        about_answer = {"finish_reason": answer.reason, "truth": truth}
+        new, prompt = answer.new_tokens, answer.prompt_tokens
+        head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": service.model}
+        usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+        said = {"role": "assistant", "content": answer.text}
         if request.stream:
-            events = answer.events(first, pieces)
+            first = {"index": 0, "delta": said, "finish_reason": None}
+            last = {"index": 0, "delta": {}, **about_answer}
+            chunk = {**head, "object": "chat.completion.chunk"}
+            chunks = ({**chunk, "choices": [first]}, {**chunk, "choices": [last], "usage": usage})
+            events = (f"data: {text}\n\n" for text in (*map(json.dumps, chunks), "[DONE]"))
             return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
-        text, last = first[0].text, first
-        async for last in pieces:
-            text += last[0].text
-        return JSONResponse(answer.completion(text, *last))
+        choice = {"index": 0, "message": said, **about_answer}
+        return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
 
     return router
-
-
-class _ChatAnswer:
-    """The response to one request, whole or as events."""
-
-    def __init__(self, service: Service, prompt_tokens: int, about_score: Record) -> None:
-        self.service, self.prompt_tokens, self.about_score = service, prompt_tokens, about_score
-        self.head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": service.model}
-
-    def completion(self, text: str, last: Piece, record: Record | None) -> Record:
-        """The whole answer."""
-        message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": last.reason, "truth": self._truth(record)}
-        return {**self.head, "object": "chat.completion", "choices": [choice], "usage": self._usage(last)}
-
-    async def events(
-        self, first: tuple[Piece, Record | None], rest: AsyncIterator[tuple[Piece, Record | None]]
-    ) -> AsyncIterator[str]:
-        """Server-sent events; an error after the first piece comes as the last event."""
-        yield self._event({"role": "assistant", "content": first[0].text})
-        try:
-            last = first
-            async for last in rest:
-                if last[0].text:
-                    yield self._event({"content": last[0].text})
-            choice = {"index": 0, "delta": {}, "finish_reason": last[0].reason, "truth": self._truth(last[1])}
-            yield _line({**self.head, "object": _CHUNK, "choices": [choice], "usage": self._usage(last[0])})
-        except Exception as error:
-            refusal = as_service_error(error)
-            if refusal is None:
-                self.service.log.fault(error, "stream")
-                refusal = internal_error()
-            yield _line({"error": refusal.record()})
-        yield "data: [DONE]\n\n"
-
-    def _event(self, delta: Record) -> str:
-        choice = {"index": 0, "delta": delta, "finish_reason": None}
-        return _line({**self.head, "object": _CHUNK, "choices": [choice]})
-
-    def _truth(self, record: Record | None) -> Record:
-        """The score, with the detector that it is from."""
-        return {**(record or {}), **self.about_score}
-
-    def _usage(self, last: Piece) -> dict[str, int]:
-        prompt, new = self.prompt_tokens, last.new_tokens
-        return {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
-
-
-def _line(record: Record) -> str:
-    return f"data: {json.dumps(record)}\n\n"

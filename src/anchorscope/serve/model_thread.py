@@ -1,37 +1,41 @@
 """The thread that runs the model, and the queue in front of it, bounded in time.
 
 Requests of one kind that wait together run together. A request that is larger than a batch goes to the end of the queue
-after each part of it. Chats of a batch are decoded together; a few such batches may be under way, and each gets a token
-in turn. After a batch of scores, chats get as much time as it took.
+after each part of it.
 """
 
 import math
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
+from anchorscope.answers.generate import TOO_LONG
+from anchorscope.answers.template import build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.detecting.score import measure_uses
-from anchorscope.detectors.answer_batch import AnswerBatch, AnswerRequest, Piece
-from anchorscope.detectors.detector import Detector
+from anchorscope.detectors.detector import Detector, unread_reason
 from anchorscope.detectors.trained import Score
+from anchorscope.engine.decode import Sampling
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import threads
 from anchorscope.serve.errors import ServiceError, draining, internal_error
 from anchorscope.serve.monitoring import Metrics, ServiceLog
+from anchorscope.stats.streams import priorities
 
 _LONGEST_WAIT = 60.0  # seconds after which a client may try again, at most
 _BATCH_SHARE = 1 / 3  # of the time that requests may wait: what one batch may take
 _QUICK_TOKENS = 512  # that a batch may have however long it takes: smaller ones would waste most of a slow model's time
 _NEWEST_SHARE = 0.3  # of the newest batch in the measured rate
 _FEWEST_TOKENS = 64  # of a batch, however often memory ran out
-_CHAT_BATCHES = 4  # under way together
 
 Record = dict[str, Any]
 
@@ -78,18 +82,78 @@ class WorkJob(Job):
     work: Callable[[], Any]
 
 
+@dataclass(frozen=True)
+class Draw:
+    """How the tokens of an answer are chosen, and which texts end it."""
+
+    temperature: float = 0.0
+    """0 for the likeliest tokens."""
+    top_p: float = 1.0
+    seed: int | None = None
+    """Sampled tokens depend on it; None for an unknown seed."""
+    stop: tuple[str, ...] = ()
+    """The answer ends before the first of these texts."""
+
+
 @dataclass(eq=False, kw_only=True)
 class AnswerJob(Job):
     """An answer that the model writes."""
 
-    request: AnswerRequest
-    on_piece: Callable[[Piece, Record | None], None]
-    """Called in the model thread; with the last piece comes the record of its score."""
+    detector: str
+    question: Question
+    longest: int
+    """Tokens of the answer, at most."""
+    draw: Draw
+    risk: float | None
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """The same detector and the same sampling."""
-        return ("answer", *self.request.kind)
+        """The same detector, risk, length and sampling."""
+        return ("answer", self.detector, self.risk, self.longest, self.draw.temperature, self.draw.top_p)
+
+
+@dataclass(frozen=True)
+class WrittenAnswer:
+    """An answer that the model wrote, with the record of its score."""
+
+    text: str
+    reason: str
+    """`stop` where the answer ended, `length` where it is as long as it may be."""
+    prompt_tokens: int
+    new_tokens: int
+    """What the model wrote, blank lines and thinking before the answer included."""
+    score: Record
+
+
+def write_answers(detector: Detector, jobs: Sequence[AnswerJob]) -> list[WrittenAnswer | UserError]:
+    """The answers of jobs of one kind; an error for a question that does not fit."""
+    first, session, sampling = jobs[0], detector.session, None
+    if first.draw.temperature > 0:
+        seeds = [secrets.randbits(63) if job.draw.seed is None else job.draw.seed for job in jobs]
+        numbers = [priorities(seed, "answer asked for", [""])[0] for seed in seeds]
+        sampling = Sampling(np.array(numbers, dtype=np.uint64), first.draw.temperature, first.draw.top_p)
+    questions = [job.question for job in jobs]
+    prompts = build_prompts(session.lm.tokenizer, questions, session.setting.template, session.lm.context)
+    written = session.items(questions, first.longest, sampling)
+    items = list(written)
+    for place, (job, item) in enumerate(zip(jobs, written, strict=True)):
+        text = item.answer.text
+        ends = [end for stop in job.draw.stop if (end := text.find(stop)) >= 0]
+        if ends:
+            (items[place],) = session.items([replace(job.question, model_answer=text[: min(ends)])])
+    records = score_records(detector, questions, detector.score_items(items, risk=first.risk))
+    return [
+        UserError(f"The answer cannot be written: {unread_reason(item, session.lm.context)}.")
+        if item.answer.status == TOO_LONG
+        else WrittenAnswer(
+            item.answer.text,
+            "length" if item.answer.status == "truncated" else "stop",
+            len(prompt.ids),
+            len(own.answer.before) + len(own.answer.ids),
+            record,
+        )
+        for item, own, prompt, record in zip(items, written, prompts, records, strict=True)
+    ]
 
 
 @dataclass(eq=False, kw_only=True)
@@ -140,10 +204,10 @@ class JobQueue:
         before = rate if math.isinf(self.tokens_per_second) else self.tokens_per_second
         self.tokens_per_second = max(1.0, (1 - _NEWEST_SHARE) * before + _NEWEST_SHARE * rate)
 
-    def wait(self, block: bool) -> bool:
-        """Until there is something to do, or at once; False where the queue was closed."""
+    def wait(self) -> bool:
+        """Until there is something to do; False where the queue was closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._jobs, None if block else 0)
+            self._changed.wait_for(lambda: self._closed or self._jobs)
             return not self._closed
 
     def close(self) -> None:
@@ -157,16 +221,15 @@ class JobQueue:
         in_time = self.tokens_per_second * self.most_seconds * _BATCH_SHARE
         return int(min(batch_tokens, max(_QUICK_TOKENS, in_time)))
 
-    def take(self, most_tokens: Mapping[type[Job], int]) -> list[Any]:
-        """The next job with all others of its kind that fit; classes without a number of tokens have to wait."""
+    def take(self, most_tokens: int) -> list[Any]:
+        """The next job with all others of its kind that fit."""
         with self._changed:
             waiting = [job for job in self._jobs if not job.result.done()]
-            first = next((job for job in waiting if type(job) in most_tokens), None)
             batch: list[Job] = []
-            if first is not None:
-                room = max(first.tokens, most_tokens[type(first)])
+            if waiting:
+                room = max(waiting[0].tokens, most_tokens)
                 for job in waiting:
-                    if job.kind == first.kind and job.tokens <= room:
+                    if job.kind == waiting[0].kind and job.tokens <= room:
                         batch.append(job)
                         room -= job.tokens
             self._jobs = [job for job in waiting if job not in batch]
@@ -186,8 +249,6 @@ class Loaded:
     detectors: Mapping[str, Detector]
     batch_tokens: int
     """Tokens that are run together."""
-    chat_tokens: int
-    """Tokens of chats that memory holds at a time."""
 
 
 class ModelThread(threading.Thread):
@@ -204,7 +265,6 @@ class ModelThread(threading.Thread):
         self.error: BaseException | None = None
         """Why the model could not be loaded, or why the thread ended."""
         self._load, self._metrics, self._log, self._cores = load, metrics, log, cores
-        self._chats: list[tuple[AnswerBatch, list[AnswerJob]]] = []
 
     def abandon(self) -> None:
         """Tells everyone who still waits that the service is ending."""
@@ -217,24 +277,15 @@ class ModelThread(threading.Thread):
             with threads(self._cores):
                 loaded = self._load()
                 self.batch_tokens, self.loaded = loaded.batch_tokens, loaded
-                while self.queue.wait(block=not self._chats):
-                    began = time.monotonic()
-                    most_tokens: dict[type[Job], int] = {
-                        WorkJob: 0,
-                        ScoreJob: self.queue.quick_tokens(self.batch_tokens),
-                        AnswerJob: loaded.chat_tokens // _CHAT_BATCHES,
-                    }
-                    if len(self._chats) == _CHAT_BATCHES:
-                        del most_tokens[AnswerJob]
+                while self.queue.wait():
+                    most_tokens = self.queue.quick_tokens(self.batch_tokens)
                     jobs = self.queue.take(most_tokens)
                     if jobs and isinstance(jobs[0], AnswerJob):
-                        batch = AnswerBatch(loaded.lm, [job.request for job in jobs], self.batch_tokens)
-                        self._chats.append((batch, jobs))
+                        self._answer_jobs(loaded.detectors[jobs[0].detector], jobs)
                     elif jobs and isinstance(jobs[0], ScoreJob):
-                        self._score_jobs(loaded.detectors[jobs[0].detector], jobs, most_tokens[ScoreJob])
+                        self._score_jobs(loaded.detectors[jobs[0].detector], jobs, most_tokens)
                     elif jobs:
                         self._work(jobs[0])
-                    self._advance_chats(until=2 * time.monotonic() - began)
         except BaseException as error:
             self.error = error
             if not isinstance(error, UserError):
@@ -300,40 +351,18 @@ class ModelThread(threading.Thread):
         reason = str(failure).rstrip(".") if isinstance(failure, UserError) else "the model gave no score for it"
         return [ServiceError(422, "item_failed", f"This item could not be scored: {reason}.")]
 
-    def _advance_chats(self, until: float) -> None:
-        """A token more for every chat, again and again until that time."""
-        while self._chats:
-            self._chats = [chat for chat in self._chats if self._step(*chat)]
-            if time.monotonic() >= until:
-                return
-
-    def _step(self, batch: AnswerBatch, jobs: Sequence[AnswerJob]) -> bool:
-        """One token more for the chats of a batch; whether there are more to come."""
-        for row, job in enumerate(jobs):
-            if job.result.done():
-                batch.drop(row)
-        if batch.is_over:
-            return False
+    def _answer_jobs(self, detector: Detector, jobs: Sequence[AnswerJob]) -> None:
+        """Writes the answers of chats; what goes wrong goes wrong for all of them."""
         try:
-            for piece in batch.step():
-                self._pass_on(piece, jobs[piece.row])
-        except Exception as error:  # a step belongs to all of them
+            answers = write_answers(detector, jobs)
+        except Exception as error:
             failure = self._public(error, "chat")
             for job in jobs:
                 job.fail(failure)
-            return False
-        return not batch.is_over
-
-    def _pass_on(self, piece: Piece, job: AnswerJob) -> None:
-        """Gives a piece to the one who waits for it; the last one with its score."""
-        record = None
-        if piece.score is not None:
-            (record,) = score_records(job.request.detector, [job.request.question], [piece.score])
-        job.on_piece(piece, record)
-        if piece.reason is None:
             return
-        self._metrics.generated_tokens.inc(piece.new_tokens)
-        if piece.error is None:
-            job.succeed(None)
-        else:
-            job.fail(piece.error)
+        for job, answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, UserError):
+                job.fail(answer)
+            else:
+                self._metrics.generated_tokens.inc(answer.new_tokens)
+                job.succeed(answer)

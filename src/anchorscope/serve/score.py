@@ -183,8 +183,8 @@ def score_router(service: Service) -> APIRouter:
             raise ServiceError(413, "item_too_long", message, param="question")
 
         def explain_answer() -> Record:
-            cuts = live_cuts(detector, question, None, request.cut, most)
-            return {**cuts.record(), "score": score_records(detector, [question], [cuts.score])[0]}
+            score, record = live_cuts(detector, question, None, request.cut, most)
+            return {**record, "score": score_records(detector, [question], [score])[0]}
 
         record = await service.run_model(tokens, explain_answer)
         about = {"model": service.model, "detector": name, "sha256": service.trained[name].sha256}

@@ -1,18 +1,16 @@
 """The service without HTTP: detectors of one model, what may be asked of them, and its limits.
 
 A route calls `score`, `answer` or `run_model`; each puts a job into the queue of the model thread and waits for it. A
-job that nobody waits for any more, because the deadline has passed or a stream's client has gone, is cancelled.
+job that nobody waits for any more, because the deadline has passed, is cancelled.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from anchorscope.datasets.question import Question
-from anchorscope.detectors.answer_batch import AnswerRequest, Piece
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.bundle_files import DEMO as DEMO
 from anchorscope.detectors.detector import Detector, model_for
@@ -22,7 +20,17 @@ from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import choose_device
 from anchorscope.serve.errors import ServiceError
-from anchorscope.serve.model_thread import AnswerJob, JobQueue, Loaded, ModelThread, Record, ScoreJob, WorkJob
+from anchorscope.serve.model_thread import (
+    AnswerJob,
+    Draw,
+    JobQueue,
+    Loaded,
+    ModelThread,
+    Record,
+    ScoreJob,
+    WorkJob,
+    WrittenAnswer,
+)
 from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
@@ -85,12 +93,11 @@ class Service:
     def _load(self) -> Loaded:
         """The model with its detectors, warm; runs in the model thread."""
         lm = self._load_model()
-        memory = memory_facts(lm)
-        tokens = self.limits.batch_tokens or min(_MOST_BATCH, memory.tokens)
+        tokens = self.limits.batch_tokens or min(_MOST_BATCH, memory_facts(lm).tokens)
         detectors = {name: Detector(trained, lm, tokens) for name, trained in self.trained.items()}
         for detector in detectors.values():
             detector.score(*_WARM_UP)  # the first pass takes longer than all others
-        return Loaded(lm, detectors, tokens, memory.slots)
+        return Loaded(lm, detectors, tokens)
 
     @property
     def state(self) -> str:
@@ -146,24 +153,15 @@ class Service:
         result: T = await asyncio.wrap_future(job.result)
         return result
 
-    async def answer(self, request: AnswerRequest) -> AsyncIterator[tuple[Piece, Record | None]]:
-        """The pieces of an answer as the model writes them; with the last one comes the record of its score."""
-        loop = asyncio.get_running_loop()
-        pieces: asyncio.Queue[tuple[Piece, Record | None] | None] = asyncio.Queue()
-
-        def pass_on(piece: Piece | None, record: Record | None = None) -> None:
-            with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(pieces.put_nowait, None if piece is None else (piece, record))
-
-        job = AnswerJob(tokens=request.tokens, request=request, on_piece=pass_on)
-        job.result.add_done_callback(lambda _: pass_on(None))
-        try:
-            self.queue.put(job)
-            while (piece := await pieces.get()) is not None:
-                yield piece
-            job.result.result()  # raises what went wrong
-        finally:
-            job.result.cancel()
+    async def answer(
+        self, question: Question, detector: str, longest: int, draw: Draw, risk: float | None = None
+    ) -> WrittenAnswer:
+        """An answer that the model writes, with the record of its score."""
+        tokens = self.count_tokens(question, "messages") + longest
+        job = AnswerJob(tokens=tokens, detector=detector, question=question, longest=longest, draw=draw, risk=risk)
+        self.queue.put(job)
+        result: WrittenAnswer = await asyncio.wrap_future(job.result)
+        return result
 
     def close(self, seconds: float = 5.0) -> bool:
         """Ends the model thread; whether it ended in time."""

@@ -186,7 +186,7 @@ def _weighted_mean(values: Floats, weights: ArrayLike | None) -> Floats:
 COVERAGES = (0.5, 0.8, 0.9)
 """Shares of accepted answers at which accuracy is reported."""
 
-METRICS = ("auprc", "brier", "ece", "excess_aurc", "prr", "accuracy_at_50", "accuracy_at_80", "accuracy_at_90")
+METRICS = ("auprc", "brier", "ece", "e-aurc", "prr", "accuracy@50", "accuracy@80", "accuracy@90")
 """What is reported of every detector beside its AUROC (`stats.auc`)."""
 
 

@@ -20,7 +20,7 @@ def test_balanced_probabilities_of_a_run_that_was_not_balanced():
         whole.features.take(kept),
         whole.labels[kept],
         whole.groups[kept],
-        *([values[place] for place in kept] for values in (whole.relations, whole.item_ids, whole.documents)),
+        *([values[place] for place in kept] for values in (whole.relations, whole.item_ids)),
         natural=np.ones(len(kept)),
         group_keys=[whole.group_keys[place] for place in kept],
     )

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from anchorscope.detecting.tables import Evaluation, Tables
-from anchorscope.detectors.evaluation import COMPARED, Judge, Scored, TrainedOn, balanced_weights, pooled
+from anchorscope.detectors.evaluation import (
+    COMPARED,
+    Evaluation,
+    Judge,
+    Scored,
+    Tables,
+    TrainedOn,
+    balanced_weights,
+    pooled,
+)
 from anchorscope.detectors.training import INNER_FOLDS, Training, calibrated, tossed
 from anchorscope.progress import Silent
 from made_detection import made_dataset, made_trained
@@ -79,15 +87,15 @@ def test_a_resample_draws_groups_and_a_fold_seed(judge: Judge) -> None:
         for row in range(RESAMPLES)
     ]
     np.testing.assert_allclose(found["brier"].samples, brier, atol=1e-6)
-    ends = found["brier"].estimate
-    assert (ends.ci_low, ends.ci_high) == pytest.approx(tuple(np.percentile(brier, [2.5, 97.5])), abs=1e-6)
+    row = found["brier"].row("value")
+    assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(np.percentile(brier, [2.5, 97.5])), abs=1e-6)
 
 
 @pytest.mark.parametrize(("n", "width", "apart"), [(150, 40, 1.5), (300, 10, 1.0)])
 def test_intervals_of_the_auroc_cover_what_other_samples_give(n: int, width: int, apart: float) -> None:
     """The AUROC that fits on other samples reach on average; a coverage of 95 % gives 93 or more of 100 with those."""
     rng, replicas, folds, seeds = np.random.default_rng(0), 160, 5, 3
-    labels, groups, true, estimates, bare = np.arange(n) % 2 == 0, np.arange(n) // 2, [], [], []
+    labels, groups, true, rows, bare = np.arange(n) % 2 == 0, np.arange(n) // 2, [], [], []
     for _ in range(replicas):
         states = rng.normal(size=(n, width))
         states[:, 0] += apart * labels
@@ -102,10 +110,10 @@ def test_intervals_of_the_auroc_cover_what_other_samples_give(n: int, width: int
             true.append(norm.cdf(apart * weight[0] / np.linalg.norm(weight) / 2**0.5))
         judge = Judge(labels, groups, np.ones(n), 120, 0, "made")
         measured = judge.metrics(Scored(scores, outer), only_auroc=True)["auroc"]
-        estimates.append(measured.estimate)
+        rows.append(measured.row("value"))
         bare.append(np.percentile(measured.samples, [2.5, 97.5]))
     target = np.mean(true)
-    covered = np.mean([estimate.ci_low <= target <= estimate.ci_high for estimate in estimates])
+    covered = np.mean([row["ci_low"] <= target <= row["ci_high"] for row in rows])
     assert 0.92 <= covered <= 0.99
     assert covered >= np.mean([low <= target <= high for low, high in bare])
 
@@ -118,11 +126,11 @@ def test_differences_are_paired(judge: Judge) -> None:
         apart = first[metric] - second[metric]
         np.testing.assert_array_equal(apart.samples, first[metric].samples - second[metric].samples)
         assert apart.value == first[metric].value - second[metric].value
-    told = (first["auroc"] - second["auroc"]).estimate
+    told = (first["auroc"] - second["auroc"]).row("difference")
     shuffled = first["auroc"].samples - np.roll(second["auroc"].samples, 1)
-    assert told.ci_high - told.ci_low < np.ptp(np.percentile(shuffled, [2.5, 97.5]))
-    same = (first["auroc"] - first["auroc"]).estimate
-    assert (same.value, same.ci_low, same.ci_high) == (0, 0, 0)
+    assert told["ci_high"] - told["ci_low"] < np.ptp(np.percentile(shuffled, [2.5, 97.5]))
+    same = (first["auroc"] - first["auroc"]).row("difference")
+    assert same == {"difference": 0, "ci_low": 0, "ci_high": 0, "n": N}
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "c", None])), min_size=1, max_size=40))
@@ -220,9 +228,8 @@ def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: Tra
     rows = {(row["detector"], row["prevalence"], row["metric"]): row for row in tables.detectors}
     assert len(rows) == len(tables.detectors)
     judge = evaluation.judge(trained.dataset, natural=True)
-    wanted = judge.metrics(trained.in_domain("mop", natural=True))["brier"].estimate
-    told = rows["mop", "natural", "brier"]
-    assert (told["value"], told["ci_low"], told["ci_high"]) == (wanted.value, wanted.ci_low, wanted.ci_high)
+    wanted = judge.metrics(trained.in_domain("mop", natural=True))["brier"].row("value")
+    assert wanted.items() <= rows["mop", "natural", "brier"].items()
     assert not any(row[:2] == ("mop-random-gate", "natural") for row in rows)  # balanced AUROC only
     pairs = {(row["detector"], row["against"]) for row in tables.differences}
     expected = {(name, other) for name in names for other in ("confidence", "probe", "probe+confidence")}
@@ -246,7 +253,7 @@ def test_datasets_taken_together_keep_items_in_order_and_tie_groups() -> None:
         both.features.columns["log_prob_min"],
         np.concatenate([one.features.columns["log_prob_min"] for one in (first, second)]),
     )
-    assert both.features.n_items == len(both.labels) == len(both.documents) == 20
+    assert both.features.n_items == len(both.labels) == 20
     assert len(set(both.item_ids)) == 20
     assert set(both.relations[:12]).isdisjoint(both.relations[12:])
     groups = both.groups

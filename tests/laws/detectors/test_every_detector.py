@@ -58,10 +58,9 @@ def trained(tiny_llama: LanguageModel) -> TrainedOn:
     labels = np.array([one["truthful"] for one in rows()[:80]])
     relations = [item.question.relation for item in items]
     names = [item.item_id for item in items]
-    documents = [item.answer.text.split() for item in items]
     features = session.features(items, everything(tiny_llama.n_layers))
     keys = [frozenset([name]) for name in names]
-    dataset = Dataset("facts", features, labels, np.arange(80), relations, names, documents, np.ones(80), keys)
+    dataset = Dataset("facts", features, labels, np.arange(80), relations, names, np.ones(80), keys)
     return TrainedOn(dataset, SITE, Plan(folds=3, seeds=1, tosses=0), torch.device("cpu"))
 
 

@@ -58,7 +58,8 @@ def test_the_detector_that_is_used_is_the_one_that_was_judged(fits, name):
 @pytest.mark.parametrize("name", _USED)
 def test_saved_and_loaded_is_the_same_to_the_last_bit(fits, name):
     fitted = fits.fit(name).build(2)
-    tensors, values = store(fitted, "part")
+    tensors: dict[str, torch.Tensor] = {}
+    values = store(fitted, "part", tensors)
     again = load_detector(tensors, {"kind": fitted.kind, "values": values}, "part")
     features = fits.data.features
     assert again.needs == fitted.needs

@@ -115,7 +115,7 @@ def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp
     wanted = ("--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu")
     few = command("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
     assert few.exit_code == 0, few.stderr
-    assert "detectors need states, which the run did not keep; computing that takes about 1 min and " in few.stderr
+    assert "detectors need states, which the run did not keep: the model is run" in few.stderr
     kept = open_finished(run.path)
     assert kept.recipe.keep == ("states",)
     assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == ((), ("states-cut", "detection"))

@@ -236,10 +236,11 @@ def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_pa
 def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -> None:
     """Nothing is lost on the way: an answer of the run is scored, through the model, as the kept states say."""
     names = ("probe+confidence", "mop")
-    detect([kept.path], out=tmp_path / "detectors", bundles=names, fit_only=True, folds=3, device="cpu")
+    few = {"folds": 3, "seeds": 1, "tosses": 0, "resamples": 100, "device": "cpu"}
+    detect([kept.path], out=tmp_path / "detectors", detectors=names, bundles=names, **few)
     (source,) = read_runs(open_runs([kept.path]))
     for name in names:
-        place = tmp_path / "detectors" / name
+        place = tmp_path / "detectors" / "bundles" / name
         trained = read_bundle(place)
         known = trained.fitted.log_odds(source.data.features)
         wanted = [trained.calibration.slope * known[row] + trained.calibration.intercept for row in ROWS]

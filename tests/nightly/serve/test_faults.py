@@ -14,7 +14,6 @@ import httpx
 import pytest
 import torch
 
-from anchorscope.detectors.answer_batch import AnswerBatch
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Score
 from anchorscope.engine.decode import DecodingBatch
@@ -115,13 +114,20 @@ def test_the_deadline_ends_a_request_and_its_items_are_never_run(
     assert eventually(lambda: small.service.queue.tokens == 0)
 
 
-def test_a_stream_that_nobody_reads_is_dropped(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    dropped, drop = [], AnswerBatch.drop
-    monkeypatch.setattr(AnswerBatch, "drop", lambda self, row: dropped.append(row) or drop(self, row))
-    body = {"messages": [{"role": "user", "content": "Tell me all."}], "stream": True, "max_tokens": 512}
-    with served.client.stream("POST", "/v1/chat/completions", json=body) as answer:
-        next(answer.iter_lines())
-    assert eventually(lambda: dropped and served.service.queue.tokens == 0)
+def test_a_chat_that_comes_too_late_is_refused_and_the_service_goes_on(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, opened = threading.Event(), threading.Event()
+    body = {"messages": [{"role": "user", "content": "Tell me all."}]}
+    with monkeypatch.context() as patch:
+        before_scoring(patch, lambda items: (begun.set(), opened.wait(20)))
+        patch.setattr(served.service, "limits", replace(served.service.limits, deadline=0.3))
+        answer = served.client.post("/v1/chat/completions", json=body)
+        opened.set()
+    assert begun.is_set()
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
+    assert eventually(lambda: served.service.queue.tokens == 0)
+    assert served.score(PAIRS[0]).status_code == 200
 
 
 def test_a_poisoned_item_fails_alone(
@@ -169,7 +175,7 @@ def test_memory_that_runs_out_halves_the_batch(
 def test_a_step_that_fails_ends_its_answers_only(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     body = {"messages": [{"role": "user", "content": "Why?"}], "max_tokens": 4}
     with monkeypatch.context() as patch:
-        patch.setattr(AnswerBatch, "step", lambda self: (_ for _ in ()).throw(RuntimeError("secret words")))
+        patch.setattr(DecodingBatch, "_choose", lambda self, step: (_ for _ in ()).throw(RuntimeError("secret words")))
         answer = served.client.post("/v1/chat/completions", json=body)
         assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
         assert "secret" not in answer.text
@@ -225,9 +231,7 @@ def test_requests_in_the_running_batch_learn_of_the_end(served: Running, monkeyp
     assert served.score(PAIRS[0]).status_code == 200
 
 
-def test_memory_that_runs_out_inside_a_stream_is_its_last_event(
-    served: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_runs_out_ends_a_chat_only(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     step, left = DecodingBatch._step, [None] * 2
 
     def short_of_memory(self: DecodingBatch, ids: torch.Tensor) -> torch.Tensor:
@@ -240,9 +244,6 @@ def test_memory_that_runs_out_inside_a_stream_is_its_last_event(
     with monkeypatch.context() as patch:
         patch.setattr(DecodingBatch, "_step", short_of_memory)
         answer = served.client.post("/v1/chat/completions", json={**body, "stream": True})
-    lines = [line.removeprefix("data: ") for line in answer.text.split("\n") if line]
-    assert (answer.status_code, lines[-1]) == (200, "[DONE]")
-    *pieces, error = [json.loads(line) for line in lines[:-1]]
-    assert pieces[0]["choices"][0]["delta"]["role"] == "assistant"
-    assert error["error"]["code"] == "out_of_memory"
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].startswith("Memory does not suffice")
     assert served.client.post("/v1/chat/completions", json=body).status_code == 200

@@ -1,8 +1,8 @@
-"""`anchorscope detector`: the card, the exported vector, and bundles from a hub that runs on this machine."""
+"""`anchorscope detector`: the card and the exported vector."""
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anchorscope.cli.main import app
-from anchorscope.detectors.bundle import bundle_files, read_bundle, write_bundle
+from anchorscope.detectors.bundle import read_bundle, write_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.trained import Card
 from anchorscope.models.loading import load as load_model
 from detector_cases import added, probe, trained_on
-from hub_server import Hub, running_hub
 from repo import ROOT
 
 QUALITY = {
@@ -39,24 +38,6 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     card = Card("made <b>up</b>", (QUALITY,), ("popqa",), ("knows nothing",), {"anchorscope": "0.1.0"})
     write_bundle(place, trained_on(load_model(str(save_tiny("llama"))), fitted=probe(), card=card))
     return place
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Hub]:
-    with running_hub() as hub:
-        yield hub
-
-
-@pytest.fixture
-def hub(server: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
-    """An empty hub, and a cache of the client's own."""
-    from huggingface_hub import constants
-
-    server.repositories, server.asked = {}, []
-    monkeypatch.setenv("HF_ENDPOINT", server.address)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    return server
 
 
 def run(*words: object) -> Result:
@@ -107,29 +88,3 @@ def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(bundle
     assert "is not one linear probe" in refused("export", tmp_path / "sum", "--out", tmp_path / "none")
     assert "is no bundle (it holds 'probe') and is not replaced" in refused("export", bundle, "--out", tmp_path)
     assert not (tmp_path / "none").exists()
-
-
-def test_a_published_bundle_is_read_and_kept_without_the_hub(
-    bundle: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub.repositories["me/probe"] = bundle_files(bundle) | {"README.md": b"a card"}
-    commit, wanted = hub.commit_of("me/probe"), read_bundle(bundle)
-    for place in ("hub:me/probe", f"hub:me/probe@{commit}", Path("hub:me/probe")):
-        assert read_bundle(place).sha256 == wanted.sha256
-    assert not any("README" in line for line in hub.asked if line.startswith("GET"))  # only the two files are fetched
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert read_bundle("hub:me/probe").sha256 == wanted.sha256
-    assert "cannot be read from the hub" in refused("card", "hub:me/other")
-
-
-def test_what_is_no_bundle_on_the_hub_is_one_line(bundle: Path, hub: Hub) -> None:
-    files = bundle_files(bundle)
-    hub.repositories["me/other"] = {"model.bin": b"x"}
-    hub.repositories["me/probe"] = {**files, "weights.safetensors": files["weights.safetensors"][:-1] + b"!"}
-    for place, message in (
-        ("hub:me/other", "'hub:me/other' cannot be read from the hub"),
-        ("hub:me/probe", "'hub:me/probe' cannot be used: weights"),
-        ("hub:me/none", "'hub:me/none' cannot be read from the hub"),
-        ("hub:../../etc", "names no repository of the hub"),
-    ):
-        assert message in refused("card", place)

@@ -70,7 +70,7 @@ def weighted_auc(scores, truthful, weights=None):
 ONE_NUMBER = {
     "auroc": weighted_auc,
     "auprc": partial(measured, "auprc"),
-    "excess_aurc": partial(measured, "excess_aurc"),
+    "e-aurc": partial(measured, "e-aurc"),
     "prr": partial(measured, "prr"),
     "accuracy": lambda *given: metrics.accuracy_at_coverage(*given)[..., 1],
     "risk": lambda *given: metrics.risk_coverage_curve(*given, points=7)[1][..., 2],
@@ -117,7 +117,7 @@ def test_many_rows_at_once_equal_one_by_one(measure):
 def test_areas_are_means_over_every_k_and_every_order_of_ties(rows):
     scores, truthful = _arrays(rows)
     own, oracle, random = area(scores, truthful), area(truthful.astype(float), truthful), truthful.mean()
-    assert measured("excess_aurc", scores, truthful) == pytest.approx(oracle - own)
+    assert measured("e-aurc", scores, truthful) == pytest.approx(oracle - own)
     if 0 < random < 1:
         assert measured("prr", scores, truthful) == pytest.approx((own - random) / (oracle - random))
     for coverage in (0.3, 0.5, 1.0):

@@ -1,9 +1,8 @@
 """The answer's least likely token: one unlikely word is often the wrong one."""
 
 from anchorscope.catalogue import DetectorEntry
-from anchorscope.detectors.data import TrainingData
-from anchorscope.detectors.fits import DetectorPlugin
-from anchorscope.detectors.methods import DetectorFit, fit_columns
+from anchorscope.detectors.data import DetectorFit, TrainingData
+from anchorscope.detectors.fits import DetectorPlugin, fit_columns
 
 COLUMNS = ("log_prob_min",)
 

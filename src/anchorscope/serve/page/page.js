@@ -144,7 +144,7 @@ async function askModel(asked, signal) {
   at("verdicts").replaceChildren(card.node);
   card.writing("");
   try {
-    const { answer, truth } = await generated(asked, state.detector, signal, card.writing);
+    const { answer, truth } = await generated(asked, state.detector, signal);
     return [{ asked, answer, score: truth }];
   } catch (error) {
     if (signal === state.control.signal) at("result").hidden = true;

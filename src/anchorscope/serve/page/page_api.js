@@ -79,47 +79,11 @@ async function answered(path, body, signal) {
   }
 }
 
-/** The records of a streamed answer, one by one (server-sent events). */
-async function* streamed(path, body, signal) {
-  const answer = await answerOf(path, body, signal);
-  const reader = answer.body.getReader();
-  const decoder = new TextDecoder();
-  let waiting = "";
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      waiting += done ? "\n\n" : decoder.decode(value, { stream: true });
-      const events = waiting.split(/\r?\n\r?\n/);
-      waiting = events.pop();
-      for (const event of events) {
-        const data = event.split(/\r?\n/).filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim()).join("\n");
-        if (data === "[DONE]") return;
-        if (!data) continue;
-        const record = JSON.parse(data);
-        if (record.error) throw problemOf(record.error.code === "deadline_exceeded" ? 504 : 500, record.error, null);
-        yield record;
-      }
-      if (done) return;
-    }
-  } catch (error) {
-    if (error instanceof SyntaxError) throw new Problem("failed", "The server's answer cannot be read.");
-    throw broken(error);
-  } finally {
-    reader.cancel().catch(() => {});
-  }
-}
-
-/** The model's own answer: given piece by piece, then {answer, truth}. `asked` is {question} or {question, context}. */
-async function generated({ question, ...sources }, detector, signal, onText) {
-  const body = { messages: [{ role: "user", content: question }], stream: true, ...sources, ...(detector ? { detector } : {}) };
-  let answer = "";
-  let truth = null;
-  for await (const record of streamed("/v1/chat/completions", body, signal)) {
-    const [choice] = record.choices;
-    if (choice.delta.content) onText((answer += choice.delta.content));
-    if (choice.truth) truth = choice.truth;
-  }
-  return { answer, truth };
+/** The model's own answer, {answer, truth}. `asked` is {question} or {question, context}. */
+async function generated({ question, ...sources }, detector, signal) {
+  const body = { messages: [{ role: "user", content: question }], ...sources, ...(detector ? { detector } : {}) };
+  const { choices: [choice] } = await answered("/v1/chat/completions", body, signal);
+  return { answer: choice.message.content, truth: choice.truth };
 }
 
 /** Scores of answers to one question, in their order. */
