@@ -143,9 +143,10 @@ app = typer.Typer(
     no_args_is_help=True,
     epilog=in_help(EXAMPLES),
     pretty_exceptions_enable=False,
+    # An underscore is a hyphen, as in recipes and Python.
     context_settings={
         "help_option_names": ["-h", "--help"],
-        "token_normalize_func": lambda name: name.replace("_", "-"),  # as in recipes and Python
+        "token_normalize_func": lambda name: name.replace("_", "-"),
     },
 )
 
