@@ -20,7 +20,7 @@ from anchorscope.answers.generate import do_not_fit
 from anchorscope.answers.label import require_enough
 from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, KNOCKOUT, chosen_evidence
-from anchorscope.cost import REPORT, choose_random_cuts, dataset_size, report_cost, run_cost, step_costs
+from anchorscope.cost import REPORT, DatasetSize, choose_random_cuts, dataset_size, report_cost, run_cost, step_costs
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute.choose import Choice
@@ -190,12 +190,14 @@ def run_recipe(
             for run in datasets:
                 run.forget_values()
         folder.write_recipe(to_toml(recipe))
-        if not any(name.endswith("/answers") for name in folder.steps):  # it begins: nothing is loaded yet
-            steps = {step.name for run in datasets for step in run.missing()}
-            listener.note(run_cost(recipe, job.model_size, sizes, asked, steps).sentence)
+        is_new = not any(name.endswith("/answers") for name in folder.steps)
+        if is_new:  # nothing is loaded yet
+            listener.note(_cost_of_missing(datasets, sizes, asked))
         key = canonical_hash([recipe.model_dump(mode="json"), [run.key for run in datasets]])
         if folder.is_published(key):
             return out
+        if not is_new:
+            listener.note(_cost_of_missing(datasets, sizes, asked))
 
         # The run: every step that is missing, in the order of the table, dataset by dataset.
         listener.plan(_plan(datasets))
@@ -220,6 +222,12 @@ def run_recipe(
         # The results, all at once.
         publish(job, datasets, results, left_out, key)
     return out
+
+
+def _cost_of_missing(datasets: Sequence[DatasetRun], sizes: Sequence[DatasetSize], asked: Recipe) -> str:
+    """What the steps that are missing cost, in one sentence."""
+    job, steps = datasets[0].job, {step.name for run in datasets for step in run.missing()}
+    return run_cost(job.recipe, job.model_size, sizes, asked, steps).sentence
 
 
 def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:

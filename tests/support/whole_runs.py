@@ -58,10 +58,10 @@ def save_small_model(folder: Path) -> Path:
 
 
 def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:
-    """A run without figures and report, which take longer than everything else together; what was told."""
+    """A run without figures and report, which take longer than everything else together; what it noted but its cost."""
     notes = Notes()
     run_recipe(recipe.model_copy(update={"report": False}), out, progress=notes, **options)
-    return notes.lines
+    return [line for line in notes.lines if not line.startswith("cost: ")]
 
 
 @contextmanager

@@ -61,8 +61,8 @@ def complete_runs(
         reason = _why_not_computed(run, missing) if missing else None
         if missing and reason is None:
             progress.note(
-                f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: the model is run "
-                f"for that now, and resumes if stopped"
+                f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: they are computed "
+                f"first, and resume if stopped"
             )
             keep = tuple(dict.fromkeys([*run.recipe.keep, *missing]))
             recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})

@@ -1,6 +1,7 @@
 """`anchorscope fit`: from questions to a detector in one command; `detect` computes what a run did not keep."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -115,7 +116,8 @@ def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp
     wanted = ("--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu")
     few = command("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
     assert few.exit_code == 0, few.stderr
-    assert "detectors need states, which the run did not keep: the model is run" in few.stderr
+    assert "detectors need states, which the run did not keep: they are computed first" in few.stderr
+    assert re.search(r"^cost: .* min here, .* GB of disk$", few.stderr, re.MULTILINE)
     kept = open_finished(run.path)
     assert kept.recipe.keep == ("states",)
     assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == ((), ("states-cut", "detection"))
