@@ -7,8 +7,8 @@ product of the model's width on this machine; on a GPU, start and statistics are
 
 import time
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from anchorscope.answers.choose import LabelCounter
 from anchorscope.catalogue import KNOCKOUT, SAMPLES
@@ -170,9 +170,6 @@ class Cost:
     """Whether the recipe has experiments of unknown cost."""
     fewer_random_cuts: bool
     """Whether a faster device would get more random cuts."""
-
-    def record(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def sentence(self) -> str:

@@ -5,7 +5,7 @@ A dry run is a plain record, as `--json` prints it.
 """
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from functools import partial
 from itertools import accumulate, pairwise
 from statistics import median
@@ -59,7 +59,7 @@ def build_preview(
         "prompt": template.kind,
         "datasets": [_show_dataset(name, sample, template, facts, recipe, shown) for name, sample in asked],
         "passes": _describe_passes(recipe),
-        "cost": None if cost is None else {**cost.record(), "sentence": cost.sentence},
+        "cost": None if cost is None else {**asdict(cost), "sentence": cost.sentence},
     }
 
 
