@@ -198,6 +198,13 @@ def publish(
         manifest["elapsed_seconds"] = round(time.monotonic() - job.began, 3)
         folder.publish(made, manifest, key)
     job.progress.done(REPORT)
+    counts = job.executor.counts()
+    if counts is not None:
+        passed, states = counts["coordinator_bytes"], counts["states_bytes"]
+        job.progress.note(
+            f"{passed / max(1, tables['items'].height) / 1e3:,.1f} kB per item went through this process, "
+            f"{passed / max(1, states):.1%} of the states' bytes ({states / 1e6:,.1f} MB, which stayed in files)"
+        )
 
 
 def _write_files(

@@ -11,7 +11,8 @@ from whole_runs import SmallRun, quick, tables_of
 
 def test_two_workers_give_the_bytes_of_one_process(small_recipe: Recipe, small_run: SmallRun, tmp_path: Path) -> None:
     needs.ray()
-    quick(small_recipe, tmp_path / "run", choice=choose(workers=2))
+    notes = quick(small_recipe, tmp_path / "run", choice=choose(workers=2))
+    assert " kB per item went through this process, " in notes[-1]
     assert tables_of(tmp_path / "run") == small_run.tables
     workers = json.loads((tmp_path / "run" / "manifest.json").read_text())["workers"]
     assert (workers["executor"], workers["workers"], workers["lost"]) == ("ray", 2, 0)
