@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -268,7 +268,7 @@ def solve_sources(
     views: Mapping[tuple[str, str], Tensor],
     pair: tuple[str, str],
     items: EvidenceItems,
-    kinds: NDArray[np.str_],
+    kinds: Shaped[np.ndarray, " item"],
     device: str | torch.device,
     progress: Progress,
 ) -> Arrays:

@@ -32,7 +32,7 @@ class ServiceLog:
         """`with_text` allows what users wrote in it."""
         self.path, self.with_text = path, with_text
         try:
-            self._handler = _handler(path, quiet)
+            self._handler: logging.Handler = _handler(path, quiet)
         except OSError as error:
             raise UserError(
                 f"--log-file {str(path)!r} cannot be written ({error.strerror}); choose a folder where files can be "
@@ -58,9 +58,10 @@ class ServiceLog:
         self.line(f"fault {where} {type(error).__name__} at {code or 'unknown place'}{message}")
 
     def close(self) -> None:
-        """No more lines."""
+        """No more lines: a file handler would open its file again for a late one."""
+        handler, self._handler = self._handler, logging.NullHandler()
         with suppress(OSError):
-            self._handler.close()
+            handler.close()
 
 
 def _handler(path: Path | None, quiet: bool) -> logging.Handler:
