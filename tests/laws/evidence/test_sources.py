@@ -217,7 +217,7 @@ def world(n: int = 600) -> tuple[torch.Tensor, dict[tuple[str, str], torch.Tenso
 
 def test_needs_and_parts_of_two_sources_whose_evidence_is_known() -> None:
     clean, views, items = world()
-    stored = solve_sources(clean, views, ("context", "answer"), items, np.array([""]), "cpu", Silent())
+    stored = solve_sources(clean, views, ("context", "answer"), items, np.repeat("", clean.shape[1]), "cpu", Silent())
     needs = needs_by_name(stored)
     assert needs[SOURCE]["context"].need().value == pytest.approx([0.5], abs=0.1)
     assert needs[SPAN]["context"].need().value == pytest.approx([0.0], abs=0.05)
