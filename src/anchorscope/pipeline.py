@@ -77,35 +77,46 @@ def steps_of(recipe: Recipe) -> list[Step]:
     table = [
         Step("questions", (FILE,), _QUESTIONS, make.questions, libraries=formats),
         Pass("thinking", ("questions", MODEL), ("prompt", "thinking"), make.thinking),
-        Pass("answers", (asked, MODEL), ("prompt", "max_new_tokens"), make.answers, 2),
+        Pass("answers", (asked, MODEL), ("prompt", "max_new_tokens"), make.answers, epoch=2),
         Step("labels", ("answers",), _LABELS, make.labels, libraries=packages_of("graders", recipe.grader)),
-        Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, 2),
-        Pass("clean-states", _ITEMS, ("positions",), make.clean_states, 3, True),
-        Pass("log-probs", _ITEMS, (), make.log_probs, 2),
-        Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, 2),
-        Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, 2, True),
-        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, 2),
+        Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
+        Pass("clean-states", _ITEMS, ("positions",), make.clean_states, epoch=3, large=True),
+        Pass("log-probs", _ITEMS, (), make.log_probs, epoch=2),
+        Pass("attention-mass", _ITEMS, ("edges",), make.attention_mass, epoch=2),
+        Pass("before-answer", _ITEMS, _HEADLINE, make.before_answer, epoch=2, large=True),
+        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
         Fit("clean-scores", ("clean-states", "probes"), ("fit_device",), make.clean_scores),
         knockout,
-        Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, 4, True),
-        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, 3, True),
+        Pass("cut-states", (*_ITEMS, "attention-mass"), (*_CUTS, "cut_places"), make.cut_states, epoch=4, large=True),
+        Pass("principal-states", ("clean-states", "attention-mass"), _REDUCED, make.principal, epoch=3, large=True),
         *others,
-        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms, 2),
-        Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, 2),
+        Fit("evidence-terms", ("principal-states", "before-answer", "labels"), _FITS, make.evidence_terms, epoch=2),
+        Fit("refits", ("cut-states", "labels"), (*_FITS, "site", "position"), make.refits, epoch=2),
         Fit("permuted-refits", ("cut-states", "probes"), (*_FITS, "site", "position"), make.permuted_refits),
-        Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, 2, True),
-        Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, 3),
-        Pass("evidence-random-weights", _ITEMS, ("edges", *_VIEWS), make.random_weight_terms, 3),
+        Pass("answer-alone", _ITEMS, ("edges", "seed", *_HEADLINE), make.answer_alone, epoch=2, large=True),
+        Fit("null-scores", ("before-answer", "answer-alone"), (*_FITS, "directions"), make.null_scores, epoch=3),
+        Pass("evidence-random-weights", _ITEMS, ("edges", *_VIEWS), make.random_weight_terms, epoch=3),
         Pass("evidence-resample", _REWRITTEN, _VIEWS, make.resample_terms),
         Pass("evidence-paraphrase", _REWRITTEN, _VIEWS, make.paraphrase_terms),
-        Pass("source-terms", _SOURCES, ("edges", "parts", *_VIEWS), make.source_terms, 2),
-        Table("evidence-parts", measured, _TABLES, make.evidence_parts, 2),
+        Pass("source-terms", _SOURCES, ("edges", "parts", *_VIEWS), make.source_terms, epoch=2),
+        Table("evidence-parts", measured, _TABLES, make.evidence_parts, epoch=2),
         Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
         Pass(
-            "detection-columns", ("detection-samples", "attention-mass"), ("edges", "seed"), make.detection_columns, 4
+            "detection-columns",
+            ("detection-samples", "attention-mass"),
+            ("edges", "seed"),
+            make.detection_columns,
+            epoch=4,
         ),
-        Pass("detection-states", ("before-answer", "answer-alone"), ("edges",), make.detection_states, 3, True),
-        Table("tables", tabled, _TABLES, make.tables, 5),
+        Pass(
+            "detection-states",
+            ("before-answer", "answer-alone"),
+            ("edges",),
+            make.detection_states,
+            epoch=3,
+            large=True,
+        ),
+        Table("tables", tabled, _TABLES, make.tables, epoch=5),
         *(_experiment(experiment) for experiment in chosen_experiments(recipe.evidence)),
     ]
     return [
@@ -127,7 +138,7 @@ def _effects(experiment: str) -> Step:
         needs.append("attention-mass")
     libraries = (*MODEL_LIBRARIES, *packages_of("interventions", experiment))
     made = make.effects_of(experiment)
-    return Step(f"effects-{experiment}", tuple(needs), tuple(options), made, 2, libraries=libraries)
+    return Step(f"effects-{experiment}", tuple(needs), tuple(options), made, epoch=2, libraries=libraries)
 
 
 def _experiment(experiment: Experiment) -> Step:
@@ -135,7 +146,7 @@ def _experiment(experiment: Experiment) -> Step:
     measured = ("source-terms",) if experiment.name == "sources" else ()
     name, needs = f"experiment-{experiment.name}", (f"effects-{KNOCKOUT}", "log-probs", MODEL, *measured)
     libraries = (*_TABLE_LIBRARIES, *packages_of("experiments", experiment.name))
-    return Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), 2, libraries=libraries)
+    return Step(name, needs, _EXPERIMENTS, make.experiment_of(experiment), epoch=2, libraries=libraries)
 
 
 def run_recipe(

@@ -156,7 +156,7 @@ class Recipe(BaseModel):
     """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""
     trust_remote_code: bool = option(False, RUNNING, ignore("it says what may be loaded, not what is measured"))
     """Whether code that comes with a model may run."""
-    allow_random_weights: bool = option(False, RUNNING, ignore("the weights themselves are compared; see FOUND"))
+    allow_random_weights: bool = option(False, RUNNING, ignore("the weights themselves are compared"))
     """Whether shape:NAME, a model that knows nothing, may be run; its answers and labels must be in the dataset."""
 
     @field_validator("*")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorscope.engine.sequences import Cut, Variant
-from anchorscope.evidence.measured import GROUPS, true_label_probability
+from anchorscope.evidence.measured import GROUPS, delta_p
 from anchorscope.experiments.experiment import ExperimentInputs, ItemValues, Statistic
 from anchorscope.experiments.statistics import FEW, RULE, Bools, Floats, Indices, family_rows, too_few
 
@@ -46,7 +46,7 @@ class Scored:
         layers, column = inputs.reference[self.items], np.arange(len(self.items))
         before = measured.before[measured.probe("full")][layers, self.items]
         after = self.logits[layers, column]
-        return 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
+        return delta_p(before, after, labels)
 
 
 def run_variants(inputs: ExperimentInputs, variants: Sequence[Variant], title: str) -> list[Scored]:

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
-from anchorscope.evidence.measured import probability, true_label_probability
+from anchorscope.evidence.measured import delta_p, probability
 from anchorscope.report.findings import Findings, select, summary_of
 from anchorscope.report.palette import display_name
 from anchorscope.report.shares import band_numbers
@@ -69,7 +69,7 @@ def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
     """What one intervention did; an item that was run several times has the mean over its runs."""
     before, after = (_matrix(table[name]) for name in ("logit_clean", "logit_after"))
     label = table["truthful"].fill_null(False).to_numpy()
-    delta = 100 * (true_label_probability(after.T, label) - true_label_probability(before.T, label)).T
+    delta = delta_p(before.T, after.T, label).T
     layer = table["reference_layer"].cast(pl.Int64).fill_null(-1).to_numpy()
     known, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
     floor = table["dataset"].replace_strict(noise, default=0.0, return_dtype=pl.Float64).to_numpy()

@@ -26,7 +26,7 @@ WORST_FIRST: tuple[Verdict, ...] = ("no", "not measured", "inconclusive", "yes")
 
 # Thresholds, in points of ΔP where nothing else is said; none was chosen after a curve was seen. A word means the
 # same in a reading of this report and in a claim of earlier readers; only a number that an earlier reader gave
-# stands with the claims (`comparison/claims.py`).
+# stands with the claims (`comparison.py`).
 
 NEAR_ZERO = 5.0
 """Starts near zero. In the first layers little has been cut yet, and random cuts alone move a curve
