@@ -20,7 +20,7 @@ from anchorscope.report.findings import Findings, select, summary_of
 from anchorscope.report.palette import display_name
 from anchorscope.report.shares import band_numbers
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating]
 MOST_ITEMS = 20_000
 """In a page, about ten megabytes; used ones come first."""
 _LONGEST_TEXT, _LONGEST_ANSWER, _MOST_ACCEPTED = 3000, 200, 12
