@@ -264,7 +264,7 @@ def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
     for reading in (*at_tested, *failed):
         layers = f" at {layer_names(reading.failing)}" if reading.failing else ""
         where = layers + _named(findings, [reading.dataset or ""], " on {}")
-        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted.partition(',')[0]}"
+        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted}"
         return Trust("no" if at_tested else "partly", reason)
     if {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)} != {"yes"}:
         return Trust("partly", f"the key words may carry no more than random words do; {counted}")

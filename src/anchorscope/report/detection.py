@@ -196,7 +196,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     aurocs = {name: mean for name, mean in means.items() if mean is not None}
     if not aurocs:
         return None
-    reference = next((name for name in (BOTH, PROBE, CONFIDENCE) if name in aurocs), None)
+    reference = next((name for name in (BOTH, CONFIDENCE, PROBE) if name in aurocs), None)
     if reference is None:
         best = max(aurocs, key=lambda name: aurocs[name].value)
         return Recommendation(best, aurocs[best], f"{BOTH} was not measured; this is the highest")
