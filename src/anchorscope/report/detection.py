@@ -347,7 +347,12 @@ def write_detection_report(
     readings = read_detection(results, context.left_out, context.model)
     write_json(folder / "observations.json", [check.record() for check in readings])
     card = detection_card(results, readings, context)
-    drawn = {figure.name: (SectionFigure(figure.name, figure.chart.alt, figure.chart.caption),) for figure in figures}
+    drawn = {
+        figure.name: (
+            SectionFigure(figure.name, figure.chart.alt, figure.chart.caption, narrow=len(context.datasets) == 1),
+        )
+        for figure in figures
+    }
     page = SectionsPage(
         "anchorscope detectors",
         f"{context.model}: which detector catches its false answers?",
