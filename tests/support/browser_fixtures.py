@@ -22,7 +22,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-LONGEST_WAIT_MS = 8_000
+LONGEST_WAIT_MS = 30_000
 
 OpenPage = OpenServed = Callable[..., playwright.Page]
 

@@ -223,6 +223,7 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     return condition()
 
 
+@pytest.mark.timeout(900)  # two starts of Ray, on a busy machine
 def test_a_driver_that_is_killed_leaves_nothing_and_resumes(small_run: SmallRun, tmp_path: Path) -> None:
     needs.ray()
     mark, again, out = uuid.uuid4().hex, uuid.uuid4().hex, tmp_path / "run"
@@ -233,11 +234,11 @@ def test_a_driver_that_is_killed_leaves_nothing_and_resumes(small_run: SmallRun,
     command = [sys.executable, str(tmp_path / "driver.py"), recipe, str(out)]
     shared_memory = set(os.listdir("/dev/shm"))
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
-        assert wait_until(lambda: any(out.glob("work/states-*/*")), 120), "states are on their way"
+        assert wait_until(lambda: any(out.glob("work/states-*/*")), 240), "states are on their way"
         assert len(marked(mark)) > 3, "the driver, Ray and its workers"
         driver.kill()
     assert wait_until(lambda: not marked(mark, AGENTS), 30), "workers end with their driver"
-    subprocess.run(command, env={**environment, "MARK": again}, check=True, capture_output=True, timeout=200)
+    subprocess.run(command, env={**environment, "MARK": again}, check=True, capture_output=True, timeout=300)
     assert tables_of(out) == small_run.tables
     assert not list(out.glob("work/states-*"))
     assert wait_until(lambda: not marked(mark) and not marked(again), 120), "and so does Ray"
