@@ -94,8 +94,8 @@ class Run:
     ) -> "Tensor":
         """Kept states [item, d_model] of one layer (`--keep`).
 
-        `state_items` names the rows. Site and position default to the chart's; the runs of `detection`
-        (`question-only`, `boost-answer-1` …) have only these. The file is memory-mapped: no other layer is read.
+        `state_items` names the rows. Site and position default to the chart's; `question-only` and the runs of
+        `detection` (`boost-answer-1` …) have only these. The file is memory-mapped: no other layer is read.
         """
         from anchorscope.kept_states import read_layer
 
@@ -112,7 +112,7 @@ class Run:
         from anchorscope.kept_states import place_of
 
         cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
-        keep = "states" if intervention == "clean" else cut
+        keep = "states" if intervention in ("clean", "question-only") else cut
         return self._kept(place_of(dataset, intervention), f"{intervention} states of {dataset!r}", keep)
 
     def features(self, dataset: str) -> pl.DataFrame:

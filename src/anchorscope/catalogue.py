@@ -204,7 +204,12 @@ _DETECTORS = (
     DetectorEntry(
         "pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, saved=False, runs=_BOOSTED
     ),
-    DetectorEntry("auto", "probes and confidence, stacked on left-out domains; confidence where that is no better", 1),
+    DetectorEntry(
+        "auto",
+        "probes and confidence, stacked; mostly confidence away from the training questions",
+        1,
+        runs=("question-only",),
+    ),
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
     DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
     DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False, columns=("text",)),
@@ -247,7 +252,6 @@ GRADERS = {**OWN_GRADERS, **{name: plugin.reference for name, plugin in plugins_
 """`module:name` of every `Grader`, by name."""
 DETECTION_RUNS = (
     "answer-only",
-    "question-only",
     "random-weights",
     *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
 )

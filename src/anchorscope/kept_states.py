@@ -1,7 +1,7 @@
 """States that a run keeps on request (`--keep`): one file per dataset and run of the items.
 
 `states/DATASET/clean.safetensors` (and `knockout`, `random`) holds a tensor [item, d_model] per `SITE/POSITION/LAYER`,
-in the model's precision; those of `detection` (`question-only`, `boost-answer-1` …) only at the headline site and
+in the model's precision; `question-only`, and those of `detection` (`boost-answer-1` …), only at the headline site and
 position. Files are memory-mapped, so one layer is read without the others; the header names the items in order.
 """
 
@@ -24,7 +24,7 @@ from anchorscope.errors import UserError
 from anchorscope.progress import Progress
 from anchorscope.recipe import named_layers
 
-CLEAN = "clean"
+CLEAN, BEFORE_ANSWER = "clean", "question-only"
 
 
 @dataclass(frozen=True)

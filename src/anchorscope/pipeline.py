@@ -108,14 +108,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
             make.detection_columns,
             epoch=4,
         ),
-        Pass(
-            "detection-states",
-            ("before-answer", "answer-alone"),
-            ("edges",),
-            make.detection_states,
-            epoch=3,
-            large=True,
-        ),
+        Pass("detection-states", ("answer-alone",), ("edges",), make.detection_states, epoch=3, large=True),
         Table("tables", tabled, _TABLES, make.tables, epoch=5),
         *(_experiment(experiment) for experiment in chosen_experiments(recipe.evidence)),
     ]

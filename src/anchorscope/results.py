@@ -35,7 +35,7 @@ from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
 from anchorscope.items import Item
-from anchorscope.kept_states import CLEAN, KeptStates, features_place, parse_layers, write_states
+from anchorscope.kept_states import BEFORE_ANSWER, CLEAN, KeptStates, features_place, parse_layers, write_states
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK
 from anchorscope.plan.interventions import Missing
@@ -159,10 +159,12 @@ def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
         KeptStates(run.name, name, tensor, job.positions, layers, ids, run.result(step).key)
         for (step, name), tensor in states.items()
     ]
+    at_headline = {("before-answer", BEFORE_ANSWER): run["before-answer"]} if "states" in keep else {}
     if "detection" in keep:
-        key, headline = run.result("detection-states").key, ((job.recipe.position,), (job.recipe.site,))
-        for name, tensor in run["detection-states"].items():
-            to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
+        at_headline |= {("detection-states", name): tensor for name, tensor in run["detection-states"].items()}
+    for (step, name), tensor in at_headline.items():
+        key, headline = run.result(step).key, ((job.recipe.position,), (job.recipe.site,))
+        to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
     return to_keep
 
 

@@ -24,7 +24,7 @@ IN_ITEMS = ("log_prob_mean", "log_prob_min", "text")
 ONE_PASS = tuple(
     name
     for name, entry in OWN_DETECTORS.items()
-    if entry.variant_of is None and not entry.runs and set(entry.columns) <= set(IN_ITEMS)
+    if entry.variant_of is None and set(entry.runs) <= {"question-only"} and set(entry.columns) <= set(IN_ITEMS)
 )
 """Detectors that read one pass over question and answer: what `anchorscope fit` compares."""
 
@@ -103,12 +103,16 @@ def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
 def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:
     """What of it the run did not keep."""
     kept = run.manifest["sha256"]
-    files = {"states": "clean.safetensors", "states-cut": f"{KNOCKOUT}.safetensors", "detection": "features.parquet"}
+    files = {
+        "states": ("clean.safetensors", "question-only.safetensors"),
+        "states-cut": (f"{KNOCKOUT}.safetensors",),
+        "detection": ("features.parquet",),
+    }
     datasets = run.manifest["reference_layers"]
     return tuple(
         name
         for name in needed_keep(detectors)
-        if any(f"states/{dataset}/{files[name]}" not in kept for dataset in datasets)
+        if any(f"states/{dataset}/{file}" not in kept for dataset in datasets for file in files[name])
     )
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.special import expit
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors.auto import Ranges
+from anchorscope.detectors.auto import QuestionRanges
 from anchorscope.detectors.evaluation import TrainedOn
 from anchorscope.detectors.fitted import TrainingRange, WithFallback
 from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
@@ -62,7 +62,7 @@ def trained_detector(
     if isinstance(fitted, WithFallback) and isinstance(fitted.range, TrainingRange):
         span = fitted.range
     else:
-        span = Ranges(trained.fits.data, groups, groups).build(number)
+        span = QuestionRanges(trained.fits.data, groups).build(number)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
         tuple({key: value for key, value in row.items() if value == value} for row in rows),  # NaN: JSON has none

@@ -160,12 +160,6 @@ class TrainingData:
     """The headline site: single probes read there, and everything under a cut."""
     device: torch.device
 
-    def with_training(self, training: Training) -> "TrainingData":
-        """The same items with other training sets; what labels play no part in is not computed again."""
-        other = replace(self, training=training)
-        other.__dict__.update(directions=self.directions, clean=self.clean)  # where a cached property keeps its value
-        return other
-
     @cached_property
     def layers(self) -> tuple[int, ...]:
         """The layers of the headline site."""

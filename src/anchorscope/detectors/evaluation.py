@@ -274,7 +274,6 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
         [f"{dataset.name} {item}" for dataset in datasets for item in dataset.item_ids],
         np.concatenate([dataset.natural for dataset in datasets]),
         group_keys,
-        [dataset.name for dataset in datasets for _ in dataset.labels],
     )
 
 

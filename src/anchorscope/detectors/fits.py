@@ -348,7 +348,7 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "pr-attention": lambda fits: fits.pathways.fit_reweighting(),
     "pr-attention-random-gate": lambda fits: fits.pathways.fit_reweighting(RANDOM_GATE),
     "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
-    "auto": lambda fits: fit_auto(fits.data, fits.dataset),
+    "auto": lambda fits: fit_auto(fits.data, fits.dataset.groups),
     "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
     "text": lambda fits: fit_text(fits.data),
     "words": lambda fits: fit_words(fits.data),

@@ -210,7 +210,7 @@ class Network(Fitted):
 
 NEIGHBOURS = 5
 """Nearest training states whose mean distance counts."""
-SOFT = 0.05
+SOFT = 0.1
 """Of the limit: the width over which a fallback takes over."""
 
 

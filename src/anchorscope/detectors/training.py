@@ -24,8 +24,6 @@ from anchorscope.stats.streams import priorities, stream
 
 INNER_FOLDS = 3
 """Inner folds of every training set."""
-LEAST_LEFT_OUT = 5
-"""True and false answers that a fold of left-out domains needs."""
 FITS = INNER_FOLDS + 1
 """Fits of a training set: one without each inner fold, and one on all."""
 
@@ -45,15 +43,6 @@ class Dataset:
     """How many graded answers stand behind each item: the weights that bring back the natural share of true ones."""
     group_keys: Sequence[frozenset[str]]
     """What ties an item to items of other datasets: its question and its subject."""
-    sources: Sequence[str] = ()
-    """Where several were taken together, the dataset of each item."""
-
-    @property
-    def domains(self) -> Sequence[str]:
-        """Parts of the data that `auto` leaves out in turn: datasets, if there are enough of them; else relations."""
-        if len(set(self.sources)) >= INNER_FOLDS:
-            return self.sources
-        return [relation or "" for relation in self.relations]
 
 
 @dataclass(frozen=True)
@@ -104,18 +93,6 @@ class Training:
     def targets(self, device: torch.device) -> Float[Tensor, "set item"]:
         """Labels as 0 and 1."""
         return torch.from_numpy(self.labels).to(device).float()
-
-    def leaving_out(self, domains: Int[np.ndarray, " item"]) -> "Training":
-        """The same sets with inner folds that leave out whole domains; as they are where a set has too few for that."""
-        inner = self.inner.copy()
-        for number, members in enumerate(self.members):
-            learns = np.flatnonzero(members)
-            labels = self.labels[number, learns]
-            folds = grouped_folds(domains[learns], labels.astype(np.int64), INNER_FOLDS, learns.astype(np.uint64))
-            cells = np.bincount(2 * folds + labels, minlength=2 * INNER_FOLDS)
-            if cells.min() >= LEAST_LEFT_OUT:
-                inner[number, learns] = folds
-        return replace(self, inner=inner)
 
     @staticmethod
     def together(several: "Sequence[Training]") -> "Training":

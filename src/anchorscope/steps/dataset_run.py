@@ -46,7 +46,11 @@ _WITH_TENSORS = (
     *(dict[str, ProbeSet], Measurements, Found),
 )
 _CLASSES = (ProbeSet, Measurements, Effect, Missing, Found, Statistic, Estimate, ItemValues)
-_KEPT_STEPS = {"states": "clean-states", "states-cut": "cut-states", "detection": "detection-states"}
+_KEPT_STEPS = {
+    "states": ("clean-states", "before-answer"),
+    "states-cut": ("cut-states",),
+    "detection": ("detection-states",),
+}
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,8 @@ class DatasetRun:
         keep = self.job.recipe.keep
         read_by_detectors = {"log-probs", "detection-columns", *[f"effects-{KNOCKOUT}"] * ("states-cut" in keep)}
         small = {name for name, step in self.steps.items() if not step.large}
-        return {_KEPT_STEPS[name] for name in keep} | (small & read_by_detectors if self.job.for_detectors else small)
+        large = {step for name in keep for step in _KEPT_STEPS[name]}
+        return large | (small & read_by_detectors if self.job.for_detectors else small)
 
     def missing(self) -> list[Step]:
         """The steps that the run's results need and the folder lacks, in order."""
@@ -336,7 +341,7 @@ class DatasetRun:
         """Refuses a disk that is too small for the states that are kept, and says how much they will take."""
         job, keep, identity, n_items = self.job, self.job.recipe.keep, self.job.record.identity, len(self.used_items)
         n_files = ("states" in keep) + len(self.keeping_states) * ("states-cut" in keep)
-        n_places = n_files * len(job.places) + len(DETECTION_RUNS) * ("detection" in keep)
+        n_places = n_files * len(job.places) + ("states" in keep) + len(DETECTION_RUNS) * ("detection" in keep)
         width = identity.d_model, getattr(torch, identity.dtype).itemsize
         size = kept_bytes(n_places, len(parse_layers(job.recipe.keep_layers, identity.n_layers)), n_items, *width)
         refuse_full_disk(job.folder.path, size)

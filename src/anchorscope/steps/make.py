@@ -31,7 +31,7 @@ from anchorscope.evidence_parts.principal import displacement, principal_states
 from anchorscope.execute.run_passes import run_answers, run_decoding
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found
 from anchorscope.interventions.intervention import Intervention
-from anchorscope.kept_states import CLEAN
+from anchorscope.kept_states import BEFORE_ANSWER, CLEAN
 from anchorscope.plan.interventions import passes_of, plan_experiment
 from anchorscope.plan.passes import Place, plan_answers, plan_thinking, with_thinking_of
 from anchorscope.probes import crossfit
@@ -127,7 +127,8 @@ def attention_mass(run: DatasetRun) -> list[AttentionMass]:
 
 def before_answer(run: DatasetRun) -> Tensor:
     """States that have seen the question only, at the headline site, [layer, item, d_model]."""
-    return _clean_pass(run).question_only[0]
+    earlier = run.kept_states("before-answer", [BEFORE_ANSWER])
+    return earlier[BEFORE_ANSWER][0, 0] if earlier else _clean_pass(run).question_only[0]
 
 
 def probes(run: DatasetRun) -> dict[str, ProbeSet]:
@@ -400,8 +401,7 @@ def detection_states(run: DatasetRun) -> dict[str, Tensor]:
     job, earlier = run.job, run.kept_states("detection-states", DETECTION_RUNS)
     if earlier:
         return {name: states[0, 0] for name, states in earlier.items()}
-    states = {"answer-only": run["answer-alone"], "question-only": run["before-answer"]}
-    states |= further_runs.boosted_states(run.headline_passes)
+    states = {"answer-only": run["answer-alone"], **further_runs.boosted_states(run.headline_passes)}
     if job.planner.has_room_for_twin:
         title = "random weights, clean"
         states[RANDOM_WEIGHTS] = further_runs.clean_states_at(run.headline_passes, title, random_weights=True)
