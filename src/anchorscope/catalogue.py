@@ -198,6 +198,9 @@ _DETECTORS = (
         1,
         columns=("semantic_entropy_10",),
     ),
+    DetectorEntry(
+        "mean-token-probe", "a probe on the states averaged over the answer", 1, saved=False, runs=("answer-mean",)
+    ),
     DetectorEntry("saplma", "SAPLMA: a network of three hidden layers on one layer's state", 1),
     DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
     DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1, runs=(KNOCKOUT,)),
@@ -238,6 +241,14 @@ _DETECTORS = (
         )
         for n in SAMPLES
     ),
+    DetectorEntry(
+        "eigen-score-10",
+        "EigenScore: how far the states of 10 sampled answers spread",
+        10,
+        baseline=True,
+        saved=False,
+        columns=("eigen_score_10",),
+    ),
     *(
         DetectorEntry(f"{name}-{gate}-gate", f"control: {about}", passes, variant_of=name, saved=False, runs=runs)
         for name, passes, runs in (("mop", 1, (KNOCKOUT,)), ("pr-attention", 2, _BOOSTED))
@@ -252,6 +263,7 @@ GRADERS = {**OWN_GRADERS, **{name: plugin.reference for name, plugin in plugins_
 """`module:name` of every `Grader`, by name."""
 DETECTION_RUNS = (
     "answer-only",
+    "answer-mean",
     "random-weights",
     *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
 )

@@ -100,15 +100,15 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass("evidence-paraphrase", _REWRITTEN, _VIEWS, make.paraphrase_terms),
         Pass("source-terms", _SOURCES, ("edges", "parts", *_VIEWS), make.source_terms, epoch=2),
         Table("evidence-parts", measured, _TABLES, make.evidence_parts, epoch=2),
-        Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples),
+        Pass("detection-samples", ("labels", MODEL), ("prompt", "max_new_tokens", "seed"), make.samples, epoch=2),
         Pass(
             "detection-columns",
             ("detection-samples", "attention-mass"),
             ("edges", "seed"),
             make.detection_columns,
-            epoch=4,
+            epoch=5,
         ),
-        Pass("detection-states", ("answer-alone",), ("edges",), make.detection_states, epoch=3, large=True),
+        Pass("detection-states", ("answer-alone",), ("edges",), make.detection_states, epoch=4, large=True),
         Table("tables", tabled, _TABLES, make.tables, epoch=5),
         *(_experiment(experiment) for experiment in chosen_experiments(recipe.evidence)),
     ]

@@ -14,6 +14,7 @@ RUNS = (
     CLEAN,
     "knockout",
     "question-only",
+    "answer-mean",
     "random-weights",
     *(boost_name(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
 )
@@ -27,6 +28,7 @@ COLUMNS = (
     "self_consistency_10",
     "semantic_entropy_5",
     "semantic_entropy_10",
+    "eigen_score_10",
 )
 
 

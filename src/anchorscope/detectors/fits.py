@@ -339,6 +339,7 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "probe": lambda fits: as_detector(fits.data.probe),
     "residual-probe": lambda fits: fit_residual(fits.data),
     "question-orthogonal": lambda fits: fit_on(fits.data, fits.data.headline(QUESTION_ORTHOGONAL)),
+    "mean-token-probe": lambda fits: fit_on(fits.data, fits.data.headline("answer-mean")),
     "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),
     "saplma": lambda fits: fit_saplma(fits.data),
     "probe+confidence": lambda fits: fit_stacked(fits.data, (fits.data.probe,), fits.data.confidence),

@@ -17,17 +17,19 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
+from anchorscope.answers.generate import Answer
 from anchorscope.answers.grade import grade
 from anchorscope.answers.template import FEW_SHOT, Example, Template, with_examples
 from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import question_key
 from anchorscope.engine.capture import PREVIOUS, AnswerStats
-from anchorscope.engine.sequences import CLEAN, NO_CUT, Cut, TokenSequence, Variant
+from anchorscope.engine.sequences import CLEAN, NO_CUT, SITES, Cut, TokenSequence, Variant
 from anchorscope.errors import UserError
 from anchorscope.evidence_parts.parts import FEWEST_ANSWERS
 from anchorscope.execute.executor import Executor
@@ -274,6 +276,49 @@ def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -
         columns[f"self_consistency_{n}"] = np.array(shares)
         columns[f"semantic_entropy_{n}"] = np.array([semantic_entropy(texts) for texts in few])
     return columns
+
+
+EIGEN_RIDGE = 1e-3
+"""α of EigenScore."""
+
+
+def eigen_scores(passes: ItemPasses, samples: Sequence[Sequence[Answer]]) -> Column:
+    """How far the states of sampled answers spread (EigenScore of INSIDE; Chen et al. 2024, arXiv:2402.03744).
+
+    1/K · log det(covariance of the K states + α I), at the last token of each sample in the middle layer.
+    """
+    texts: dict[tuple[int, ...], int] = {}
+    sequences, rows = [], []
+    for item, answers in zip(passes.items, samples, strict=True):
+        prompt = item.located.input_ids[: item.located.answer_start - len(item.answer.before)]
+        own = []
+        for answer in answers:
+            ids = (*prompt, *answer.before, *answer.ids)
+            if ids not in texts:
+                texts[ids] = len(sequences)
+                sequences.append(TokenSequence(ids, len(prompt) + len(answer.before), (len(ids) - 1,)))
+            own.append(texts[ids])
+        rows.append(own)
+    middle = passes.planner.n_layers // 2
+    work = passes.planner.states("sampled answers", sequences, shared_tokens(sequences))
+    work = replace(work, keep=(((0, SITES.index("residual")),),), n_layers=middle + 1)
+    states = given(passes.run(work)[0].states)[0, middle].double().cpu().numpy()
+    spread = [np.cov(states[own]) + EIGEN_RIDGE * np.eye(len(own)) for own in rows]
+    return np.array([np.linalg.slogdet(matrix).logabsdet / len(matrix) for matrix in spread])
+
+
+def mean_answer_states(passes: ItemPasses) -> Tensor:
+    """States averaged over the tokens of the answer, at one site, [layer, item, d_model]."""
+    site, lengths = passes.place[1], np.array([len(item.answer.ids) for item in passes.items])
+    parts = {}
+    for length in np.unique(lengths).tolist():  # a pass reads as many tokens of every item
+        own = [sequence for sequence, n in zip(passes.sequences, lengths, strict=True) if n == length]
+        read = [replace(text, read_at=tuple(range(text.answer_start, text.answer_start + length))) for text in own]
+        work = passes.planner.states(f"answers of {length} tokens", read, shared_tokens(read))
+        work = replace(work, keep=(tuple((position, site) for position in range(length)),))
+        parts[length] = given(passes.run(work)[0].states).mean(dim=0)
+    order = np.argsort(np.argsort(lengths, kind="stable"))
+    return torch.cat(list(parts.values()), dim=1)[:, torch.from_numpy(order)]
 
 
 def boosted_states(passes: ItemPasses) -> dict[str, Tensor]:

@@ -377,22 +377,25 @@ def evidence_parts(run: DatasetRun) -> dict[str, pl.DataFrame]:
 # What detectors read (`--keep detection`).
 
 
-def samples(run: DatasetRun) -> list[list[str]]:
+def samples(run: DatasetRun) -> list[list[Answer]]:
     """Sampled answers to the questions of the used items, from the model's own distribution."""
     job, writer, number = run.job, run.job.writer(), max(SAMPLES)
     asked = [replace(item.question, model_answer=None) for item in run.used_items]
     longest, batch = job.recipe.max_new_tokens, job.planner.batch_tokens
     plan = plan_answers(asked, writer.tokenizer, writer.template, longest, batch)
-    texts = [answer.text for answer in run_answers(job.executor, plan.sampled(number, job.recipe.seed), job.progress)]
-    return [texts[first : first + number] for first in range(0, len(texts), number)]
+    written = run_answers(job.executor, plan.sampled(number, job.recipe.seed), job.progress)
+    return [written[first : first + number] for first in range(0, len(written), number)]
 
 
 def detection_columns(run: DatasetRun) -> Arrays:
     """Numbers of the used items, by the names of features.parquet."""
+    passes, sampled = run.headline_passes, run["detection-samples"]
+    texts = [[answer.text for answer in answers] for answers in sampled]
     return {
-        **further_runs.confidence_columns(run.headline_passes),
-        **further_runs.truth_column(run.headline_passes),
-        **further_runs.agreement_columns(run.used_items, run["detection-samples"]),
+        **further_runs.confidence_columns(passes),
+        **further_runs.truth_column(passes),
+        **further_runs.agreement_columns(run.used_items, texts),
+        f"eigen_score_{max(SAMPLES)}": further_runs.eigen_scores(passes, sampled),
     }
 
 
@@ -401,7 +404,8 @@ def detection_states(run: DatasetRun) -> dict[str, Tensor]:
     job, earlier = run.job, run.kept_states("detection-states", DETECTION_RUNS)
     if earlier:
         return {name: states[0, 0] for name, states in earlier.items()}
-    states = {"answer-only": run["answer-alone"], **further_runs.boosted_states(run.headline_passes)}
+    states = {"answer-only": run["answer-alone"], "answer-mean": further_runs.mean_answer_states(run.headline_passes)}
+    states |= further_runs.boosted_states(run.headline_passes)
     if job.planner.has_room_for_twin:
         title = "random weights, clean"
         states[RANDOM_WEIGHTS] = further_runs.clean_states_at(run.headline_passes, title, random_weights=True)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import needs
+from anchorscope.answers.generate import Answer
 from anchorscope.answers.template import INSTRUCTION, Template, make_template
 from anchorscope.catalogue import DETECTION_RUNS, boost_name
 from anchorscope.evidence.further_runs import (
@@ -21,6 +23,8 @@ from anchorscope.evidence.further_runs import (
     boosted_states,
     clean_states_at,
     clusters,
+    eigen_scores,
+    mean_answer_states,
     p_true_template,
     same_answer,
     self_consistency,
@@ -64,6 +68,34 @@ def test_an_answer_of_one_token_has_its_clean_states(tiny_llama: LanguageModel) 
                 assert moved < 1e-5  # other neighbours, the same run
             else:
                 assert moved > 1e-3, (name, index)
+
+
+def residual_states(lm: LanguageModel, ids: Sequence[int]) -> torch.Tensor:
+    """By transformers, [layer, token, d_model]; without the last layer, which it gives after the final norm."""
+    with torch.no_grad():
+        hidden = lm.model(torch.tensor([list(ids)]), output_hidden_states=True).hidden_states
+    return torch.cat(hidden[1:-1])
+
+
+def test_states_of_answers_are_averaged_over_their_tokens(tiny_llama: LanguageModel) -> None:
+    made, setting = items(), make_setting(("final",))
+    passes = ItemPasses(LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 60), made, setting, (0, 2), Silent())
+    averaged = mean_answer_states(passes)
+    for index, item in enumerate(made):
+        alone = residual_states(tiny_llama, item.located.input_ids)[:, item.located.answer_start :]
+        torch.testing.assert_close(averaged[:-1, index], alone.mean(dim=1), atol=1e-4, rtol=1e-4)
+
+
+def test_samples_that_say_the_same_spread_least(tiny_llama: LanguageModel) -> None:
+    made, setting = items()[:2], make_setting(("final",))
+    passes = ItemPasses(LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 60), made, setting, (0, 1), Silent())
+    same, other, none = (Answer(text, ids, None, "answered") for text, ids in (("a", (5,)), ("b", (9, 200)), ("", ())))
+    alike, spread = (eigen_scores(passes, [answers] * 2) for answers in ([same] * 3, [same, other, none]))
+    assert (spread > alike + 1).all()
+    prompt = made[0].located.input_ids[: made[0].located.answer_start]
+    middle = [residual_states(tiny_llama, (*prompt, *answer.ids))[2, -1] for answer in (same, other, none)]
+    gram = torch.cov(torch.stack(middle).double()) + 1e-3 * torch.eye(3)
+    assert spread[0] == pytest.approx(float(torch.logdet(gram)) / 3, abs=1e-3)
 
 
 def test_samples_are_counted_item_by_item_the_first_five_and_all() -> None:
