@@ -9,7 +9,7 @@ from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import Detection
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.report import detection
-from kept_runs import CUTS, questions_of, write_kept_run
+from kept_runs import CUTS, STATES, questions_of, write_kept_run
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
 FEW = ("confidence", "probe", "probe+confidence", "words")
@@ -36,7 +36,7 @@ def several(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
     paths = [
         run,
         write_kept_run(folder / "others", others, kept=CUTS),
-        write_kept_run(folder / "zero", [zero], kept=("clean",), prompt="zero-shot"),
+        write_kept_run(folder / "zero", [zero], kept=STATES, prompt="zero-shot"),
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(detection, "save_all", lambda *_: None)

@@ -20,7 +20,7 @@ from anchorscope.errors import UserError
 from anchorscope.report import detection
 from anchorscope.report.panel_figure import ExperimentFigure
 from anchorscope.stats.detection_metrics import METRICS
-from kept_runs import questions_of, write_kept_run
+from kept_runs import STATES, questions_of, write_kept_run
 from whole_runs import files_of
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
@@ -146,7 +146,7 @@ def test_one_object_for_programs_and_only_what_is_asked_for(run: Path, tmp_path:
 
 @pytest.mark.usefixtures("unprinted")
 def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
-    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
+    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=STATES, features=False)
     found = story.detect([path], out=tmp_path / "out", detectors=(*FEW, "mop", "p-true"), **QUICK)
     warnings = " ".join(found.manifest["warnings"])
     assert "run did not keep states-cut and detection, not computed now: Unknown model 'tiny'" in warnings
@@ -165,7 +165,7 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
         (("--risk", 2), "--risk is 2; it is a share of the accepted answers, between 0 and 1."),
         (("--risk", "nan"), "--risk is nan; it is a share"),
         (("--risk", "x"), "--risk is 'x'; give shares between 0 and 1 with commas, like 0.1,0.2."),
-        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, length"),
+        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, eigen-score-10"),
         (("--bundles", "aut"), "Did you mean 'auto'?"),
         (("--bundles", "words"), "'words' cannot be saved"),
         (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),

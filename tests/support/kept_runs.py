@@ -18,7 +18,7 @@ from anchorscope.recipe import make_recipe, to_toml
 from compared_runs import seal_run
 from made_detection import LAYERS, RUNS, WIDTH, made_dataset
 
-ALL_RUNS, CUTS = tuple(RUNS), ("clean", "knockout")
+ALL_RUNS, STATES, CUTS = tuple(RUNS), ("clean", "question-only"), ("clean", "question-only", "knockout")
 SITE, POSITION = "mlp", "final"
 
 

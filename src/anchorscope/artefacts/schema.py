@@ -137,6 +137,7 @@ FEATURE_SCHEMA = {
     **_numbers(*(f"{cut}_log_prob_{part}" for cut in ("knockout", "random") for part in ("mean", "min"))),
     "p_true": pl.Float64(),
     **_numbers(*(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy"))),
+    "eigen_score_10": pl.Float64(),
 }
 """states/DATASET/features.parquet (`--keep detection`): what detectors read of the used items beside their states."""
 UNAVAILABLE_SCHEMA = _texts("dataset", "experiment", "reason")

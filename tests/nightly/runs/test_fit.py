@@ -86,7 +86,7 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
     result = command("fit", "--model", model, "--dataset", answers, "--out", out, *chosen, *FAST)
     assert result.exit_code == 0, result.stderr
     made = [step["step"] for step in open_finished(out).manifest["steps"] if step["step"].startswith("facts/")]
-    names = ("questions", "answers", "labels", "tokens", "clean-states", "log-probs")
+    names = ("questions", "answers", "labels", "tokens", "clean-states", "log-probs", "before-answer")
     assert made == [f"facts/{name}" for name in names]
     states, detectors = out / "states" / "facts" / "clean.safetensors", out / "detectors" / "detectors.csv"
     fitted_states, numbers = states.read_bytes(), detectors.read_text()
@@ -101,7 +101,7 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
             "run", out / "recipe.toml", "--no-report", "--bootstrap", "100", "--random-cuts", "1", "--out", out
         )
     assert completed.exit_code == 0, completed.stderr
-    assert set(made) & set(steps) == {"facts/clean-states"}  # read from the file
+    assert set(made) & set(steps) == {"facts/clean-states", "facts/before-answer"}  # read from files
     assert (out / "summary.csv").read_bytes() == (bare / "summary.csv").read_bytes()
     assert states.read_bytes() == fitted_states
     again = command("detect", out, *chosen, "--seeds", "1", "--tosses", "2", "--device", "cpu", "--fresh")
