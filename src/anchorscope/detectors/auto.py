@@ -18,20 +18,14 @@ from torch import Tensor
 
 from anchorscope.detectors.data import DetectorFit, TrainingData, as_detector, fit_stacked
 from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, StateKey
-from anchorscope.detectors.fitted import (
-    NEIGHBOURS,
-    SOFT,
-    Fitted,
-    TrainingRange,
-    WeightedSum,
-    WithFallback,
-    mean_of_nearest,
-)
+from anchorscope.detectors.fitted import NEIGHBOURS, Fitted, TrainingRange, WeightedSum, WithFallback, mean_of_nearest
 
 SHARE_AWAY = 0.15
 """Of the stack, far from the training questions."""
 BORDER = 0.5
 """The quantile of the training questions' own distances at which stack and confidence have equal parts of the rest."""
+SOFTNESS = 0.1
+"""The width over which confidence takes over, as a share of the border."""
 DEPTH = 2 / 3
 """Of the model's layers, where the state before the answer is read."""
 DIRECTIONS = 32
@@ -50,7 +44,7 @@ def fit_auto(data: TrainingData, groups: Int[np.ndarray, " item"]) -> DetectorFi
     helps = data.training.inner_auc(stack.scores) > data.training.inner_auc(confidence.scores)
     ranges = QuestionRanges(data, groups)
     border = ranges.quantile(BORDER)
-    away = torch.sigmoid((ranges.distance - border[:, None]) / (SOFT * border[:, None].clamp(min=1e-12)))
+    away = torch.sigmoid((ranges.distance - border[:, None]) / (SOFTNESS * border[:, None].clamp(min=1e-12)))
     share = torch.where(helps[:, None], 1 - (1 - SHARE_AWAY) * away, 0.0)
     scores = share * stack.scores + (1 - share) * confidence.scores
     build_stack, build_confidence = stack.build, confidence.build
@@ -129,4 +123,5 @@ class QuestionRanges:
             self.coordinates.cpu()[torch.from_numpy(remembered)].float(),
             float(self.quantile(1 - BEYOND)[number]),
             border=border,
+            softness=SOFTNESS,
         )

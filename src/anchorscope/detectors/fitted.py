@@ -210,8 +210,6 @@ class Network(Fitted):
 
 NEIGHBOURS = 5
 """Nearest training states whose mean distance counts."""
-SOFT = 0.1
-"""Of the limit: the width over which a fallback takes over."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +231,8 @@ class TrainingRange(Fitted):
     """Tokens of the longest prompt with its answer in training; None where it was not counted."""
     border: float | None = None
     """The distance from which on a fallback takes over; None where that is the limit."""
+    softness: float = 0.05
+    """The width over which it takes over, as a share of that distance."""
 
     def distance_of(self, states: Float[Tensor, "item d_model"]) -> Float[np.ndarray, " item"]:
         """Mean distance to the nearest training states."""
@@ -246,7 +246,7 @@ class TrainingRange(Fitted):
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Above zero beyond the border."""
         border = self.limit if self.border is None else self.border
-        return (self.distance_of(features.state(self.key)) - border) / (SOFT * max(border, 1e-12))
+        return (self.distance_of(features.state(self.key)) - border) / (self.softness * max(border, 1e-12))
 
     def is_outside(self, features: Features) -> Bool[np.ndarray, " item"]:
         """Which items lie beyond the limit; a state that is no number always does."""
