@@ -22,7 +22,8 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -38,7 +39,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
 from anchorscope.models.sources import ModelFiles, model_files
 from anchorscope.plan.passes import StatesPass
-from anchorscope.plan.state_files import FileTensor, file_of
+from anchorscope.plan.state_files import FileTensor, file_of, to_file
 from anchorscope.progress import Progress, Silent
 
 PATIENCE = 1800.0
@@ -91,7 +92,7 @@ class RayWorker:
         description = replace(describe(lm), files=model_files(self._job.model) or {})
         return WorkerFacts(self._id, socket.gethostname(), os.getpid(), code_hash(), description)
 
-    def run(self, packed: bytes, probes: Sequence[Any] = ()) -> tuple[str, bytes]:
+    def run(self, packed: bytes, probes: Sequence[Any] = (), folder: Path | None = None) -> tuple[str, bytes]:
         """This worker's id, new after a restart, and the packed part of a shard; `probes` refers to those of its
         pass."""
         shard: Shard = unpack(packed)
@@ -99,7 +100,7 @@ class RayWorker:
             shard = replace(shard, probes=replace(shard.probes, sets=_fetch(probes[0])))
         try:
             with full_disk_is_incomplete():
-                return self._id, pack(self._worker.run(shard, Silent()))
+                return self._id, pack(self._worker.run(shard, Silent()), folder)
         except RuntimeError as error:
             if is_device_lost(error):
                 os._exit(1)  # nothing will run in this process any more; Ray starts another
@@ -328,12 +329,12 @@ class _Pass:
                 self.workers.probes = content.probes.sets, ray.put(self.packed(content.probes.sets))
             probes = (self.workers.probes[1],)  # in a tuple, as Ray would fetch it again for every shard
             content = replace(content, probes=replace(content.probes, sets=()))
-        reference = self.workers.actors[worker].run.remote(self.packed(content), probes)
+        reference = self.workers.actors[worker].run.remote(self.packed(content), probes, self.workers.folder)
         self.workers.calls[reference] = _Call(self, shard, worker, time.monotonic())
 
     def packed(self, value: Any) -> bytes:
         """Something to send, as bytes that are counted."""
-        content = pack(value)
+        content = pack(value, self.workers.folder)
         self.workers.count["coordinator_bytes"] += len(content)
         return content
 
@@ -422,11 +423,16 @@ class WarmModels:
 # What travels.
 
 
-def pack(value: Any) -> bytes:
-    """A shard or a part as compressed bytes: items share their first tokens. A tensor in a file is its name."""
+LARGE = 2**16
+"""Bytes from which on a tensor goes to a file of the run folder instead of being sent."""
+
+
+def pack(value: Any, folder: Path | None = None) -> bytes:
+    """A shard or a part as compressed bytes: items share their first tokens. Of a tensor in a file only the name is
+    sent; where there is a folder, large tensors are written to it."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5)
-    pickler.dispatch_table = copyreg.dispatch_table.copy() | {Tensor: _reduce_tensor}
+    pickler.dispatch_table = copyreg.dispatch_table.copy() | {Tensor: partial(_reduce_tensor, folder)}
     pickler.dump(value)
     return zlib.compress(stream.getbuffer(), 1)
 
@@ -436,8 +442,10 @@ def unpack(content: bytes) -> Any:
     return pickle.loads(zlib.decompress(content))
 
 
-def _reduce_tensor(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+def _reduce_tensor(folder: Path | None, tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     in_file = file_of(tensor)
+    if in_file is None and folder is not None and tensor.nbytes >= LARGE:
+        in_file = to_file(tensor, folder)
     if in_file is not None:
         return FileTensor.map, (in_file,)
     flat = tensor.detach().cpu().contiguous()

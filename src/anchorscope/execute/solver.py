@@ -48,10 +48,8 @@ class Solver:
         """What the function gives in several calls, which workers share."""
         if self.executor is None:
             return [function(*arguments, device=self.device, progress=self.progress) for arguments in calls]
-        folder = None if self.executor.folder is None else str(self.executor.folder)
         works = [
-            DeviceWork(title, function, arguments, self.device, folder)
-            for title, arguments in zip(titles, calls, strict=True)
+            DeviceWork(title, function, arguments, self.device) for title, arguments in zip(titles, calls, strict=True)
         ]
         try:
             return self.executor.map(works, self.progress)

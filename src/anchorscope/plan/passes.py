@@ -35,7 +35,7 @@ from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
-from anchorscope.plan.state_files import StateRows, to_file
+from anchorscope.plan.state_files import StateRows
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.progress import Progress
 from anchorscope.stats.streams import priorities
@@ -43,8 +43,6 @@ from anchorscope.stats.streams import priorities
 P = TypeVar("P", bound="DecodePass | ChoicesPass")
 Place = tuple[int, int]
 """(position, site) of states, as indices."""
-LARGE = 2**16
-"""Bytes from which on a tensor stays in a file of the run folder instead of being sent."""
 
 
 @dataclass(frozen=True)
@@ -466,12 +464,7 @@ class DeviceWork:
     arguments: tuple[Any, ...]
     device: str
     """Where it computes, as the worker names its devices."""
-    folder: str | None = None
-    """Where a large tensor that it gives is written; None to hand it back."""
 
     def run(self, progress: Progress) -> Any:
         """What the function gives."""
-        found = self.function(*self.arguments, device=self.device, progress=progress)
-        if self.folder is None or not isinstance(found, Tensor) or found.nbytes < LARGE:
-            return found
-        return to_file(found, str(Path(self.folder, uuid.uuid4().hex)))
+        return self.function(*self.arguments, device=self.device, progress=progress)

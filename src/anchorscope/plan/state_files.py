@@ -5,7 +5,9 @@ offset, and a fit reads from the file what it needs. A row has the same place wh
 """
 
 import os
+import uuid
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -45,12 +47,12 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def to_file(tensor: Tensor, path: str) -> Tensor:
-    """The same tensor in a new file."""
-    whole = tensor.detach().cpu().contiguous()
-    with open(path, "wb") as handle:
-        handle.write(whole.view(-1).view(torch.uint8).numpy().data)
-    return FileTensor(path, _name(whole.dtype), tuple(whole.shape), whole.stride(), 0).map()
+def to_file(tensor: Tensor, folder: Path) -> FileTensor:
+    """Writes a tensor to a new file."""
+    whole, path = tensor.detach().cpu().contiguous(), folder / uuid.uuid4().hex
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(whole.view(-1).view(torch.uint8).numpy().data)
+    return FileTensor(str(path), _name(whole.dtype), tuple(whole.shape), whole.stride(), 0)
 
 
 @dataclass(frozen=True)
