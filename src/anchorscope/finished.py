@@ -213,6 +213,7 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     if wrong is not None:
         raise _damaged(path, wrong)
     options = read_recipe(path / "recipe.toml")
+    options.pop("keep_layers", None)  # older runs could keep the states of some layers
     evidence = options.get("evidence")
     if version_of(manifest) < SCHEMA_VERSION and isinstance(evidence, list):  # some experiments are no longer made
         options["evidence"] = [name for name in evidence if name in EVIDENCE]

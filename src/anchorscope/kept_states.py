@@ -22,7 +22,6 @@ from anchorscope.artefacts.sealed_folder import wrong_with
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress
-from anchorscope.recipe import named_layers
 
 CLEAN = "clean"
 
@@ -35,7 +34,6 @@ class KeptStates:
     intervention: str
     states: Float[Tensor, "position site layer item d_model"]
     positions: tuple[str, ...]
-    layers: tuple[int, ...]
     item_ids: tuple[str, ...]
     key: str
     """Of the step that made them."""
@@ -44,13 +42,14 @@ class KeptStates:
 
 def write_states(kept: KeptStates, folder: Path, device: str = "cpu", progress: Progress | None = None) -> None:
     """Writes the file; a worker does it where workers made the states."""
+    layers = list(range(kept.states.shape[2]))
     tensors = {
         f"{site}/{position}/{layer}": kept.states[q, s, layer].contiguous()
         for q, position in enumerate(kept.positions)
         for s, site in enumerate(kept.sites)
-        for layer in kept.layers
+        for layer in layers
     }
-    header = {name: getattr(kept, name) for name in ("key", "item_ids", "positions", "layers", "sites")}
+    header = {name: getattr(kept, name) for name in ("key", "item_ids", "positions", "sites")} | {"layers": layers}
     path = folder / place_of(kept.dataset, kept.intervention)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
@@ -78,7 +77,7 @@ def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
             held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
             layers = json.loads(handle.metadata()["anchorscope"])["layers"]
-            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {format_ranges(layers)}.")
+            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {layers[0]} to {layers[-1]}.")
         return handle.get_tensor(name)
 
 
@@ -114,29 +113,5 @@ def refuse_full_disk(folder: Path, size: int) -> None:
     if size * 2 > free:  # once as a step, once as a result
         raise UserError(
             f"Keeping states takes {size / 1e9:.1f} GB, twice that for a moment, and {str(folder)!r} has "
-            f"{free / 1e9:.1f} GB free; name fewer layers with --keep-layers, or leave --keep out."
+            f"{free / 1e9:.1f} GB free; leave --keep out, or choose another disk with --out."
         )
-
-
-def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
-    """Layers as in `--keep-layers 3,10-14`; all by default."""
-    if text is None:
-        return tuple(range(n_layers))
-    layers: set[int] = set()
-    for first, last in named_layers(text):
-        if last >= n_layers or first > last:
-            part = str(first) if first == last else f"{first}-{last}"
-            raise UserError(f"--keep-layers names layer {part}; the model has layers 0 to {n_layers - 1}.")
-        layers |= set(range(first, last + 1))
-    return tuple(sorted(layers))
-
-
-def format_ranges(layers: Sequence[int]) -> str:
-    """Numbers as ranges: 3, 10–14."""
-    ranges: list[list[int]] = []
-    for layer in layers:
-        if ranges and layer == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], layer]
-        else:
-            ranges.append([layer])
-    return ", ".join("–".join(map(str, ends)) for ends in ranges)

@@ -35,7 +35,7 @@ from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
 from anchorscope.items import Item
-from anchorscope.kept_states import CLEAN, KeptStates, features_place, parse_layers, write_states
+from anchorscope.kept_states import CLEAN, KeptStates, features_place, write_states
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK
 from anchorscope.plan.interventions import Missing
@@ -150,19 +150,18 @@ def dataset_result(run: DatasetRun) -> DatasetResult:
 def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
     """The states that the run keeps."""
     job, keep, ids = run.job, run.job.recipe.keep, tuple(run.item_ids)
-    layers = parse_layers(job.recipe.keep_layers, job.record.identity.n_layers)
     states = {("clean-states", CLEAN): run["clean-states"]} if "states" in keep else {}
     if "states-cut" in keep:
         by_place = len(job.positions), len(SITES)
         states |= {("cut-states", name): cut.unflatten(0, by_place) for name, cut in run["cut-states"].items()}
     to_keep = [
-        KeptStates(run.name, name, tensor, job.positions, layers, ids, run.result(step).key)
+        KeptStates(run.name, name, tensor, job.positions, ids, run.result(step).key)
         for (step, name), tensor in states.items()
     ]
     if "detection" in keep:
         key, headline = run.result("detection-states").key, ((job.recipe.position,), (job.recipe.site,))
         for name, tensor in run["detection-states"].items():
-            to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
+            to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], ids, key, headline[1]))
     return to_keep
 
 

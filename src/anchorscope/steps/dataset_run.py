@@ -30,7 +30,7 @@ from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws
 from anchorscope.interventions.intervention import Intervention, Setting
 from anchorscope.items import Item
-from anchorscope.kept_states import kept_bytes, parse_layers, read_kept, refuse_full_disk
+from anchorscope.kept_states import kept_bytes, read_kept, refuse_full_disk
 from anchorscope.plan.interventions import Missing
 from anchorscope.prepare import ask
 from anchorscope.probes.crossfit import ProbeSet, Splits, make_splits
@@ -338,7 +338,7 @@ class DatasetRun:
         n_files = ("states" in keep) + len(self.keeping_states) * ("states-cut" in keep)
         n_places = n_files * len(job.places) + len(DETECTION_RUNS) * ("detection" in keep)
         width = identity.d_model, getattr(torch, identity.dtype).itemsize
-        size = kept_bytes(n_places, len(parse_layers(job.recipe.keep_layers, identity.n_layers)), n_items, *width)
+        size = kept_bytes(n_places, identity.n_layers, n_items, *width)
         refuse_full_disk(job.folder.path, size)
         if size:
             states = f"{', '.join(keep)} of {n_items} items"

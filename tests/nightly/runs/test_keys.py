@@ -76,7 +76,6 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "bootstrap": (101, {"evidence-parts", *TABLES}),
     "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables"}),
     "trust_remote_code": (True, {"model"}),
-    "keep_layers": ("1", set()),
     "allow_random_weights": (True, set()),
     "large_files": (True, set()),
     "report": (True, set()),
