@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from anchorscope.artefacts.run_folder import read_manifest, run_again, version_of
+from anchorscope.artefacts.run_folder import read_manifest, run_again
 from anchorscope.artefacts.schema import (
     EVIDENCE_ITEM_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
@@ -121,7 +121,7 @@ class FinishedRun:
     @property
     def older_columns(self) -> str | None:
         """A line about columns of items.parquet that only older versions wrote."""
-        version = version_of(self.manifest)
+        version = self.manifest["schema_version"]
         if version == SCHEMA_VERSION:
             return None
         names = [name for name in self.parquet("items").columns if name not in ITEM_SCHEMA]
@@ -215,7 +215,9 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     options = read_recipe(path / "recipe.toml")
     options.pop("keep_layers", None)  # older runs could keep the states of some layers
     evidence = options.get("evidence")
-    if version_of(manifest) < SCHEMA_VERSION and isinstance(evidence, list):  # some experiments are no longer made
+    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(
+        evidence, list
+    ):  # some experiments are no longer made
         options["evidence"] = [name for name in evidence if name in EVIDENCE]
     return FinishedRun(path, manifest, make_recipe(options))
 

@@ -14,15 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from anchorscope.artefacts.run_folder import (
-    OtherVersion,
-    index_in,
-    is_run,
-    read_index,
-    read_manifest,
-    rerun_command,
-    version_of,
-)
+from anchorscope.artefacts.run_folder import OtherVersion, index_in, is_run, read_index, read_manifest, rerun_command
 from anchorscope.artefacts.sealed_folder import (
     COMPARISON,
     DETECTORS,
@@ -199,7 +191,7 @@ def _list_run(folder: Path) -> _Listing:
         unusable = Problem(MANIFEST, f"cannot be used: {error}")
     try:
         run = read_index(folder) if is_run(folder) else None
-        if run is None and (manifest is None or version_of(manifest) > 1):
+        if run is None:
             listing.problems.append(Problem(INDEX, "is missing"))
     except UserError as error:
         if manifest is None or not isinstance(error, OtherVersion):  # an older run is checked by its manifest

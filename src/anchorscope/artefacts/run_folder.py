@@ -246,16 +246,9 @@ def _refuse(path: Path) -> None:
     """Refuses a folder that holds anything but a run, or whose index can't be used, or with links inside."""
     if is_run(path):
         return _refuse_links(read_index(path))
-    manifest = None
     with contextlib.suppress(OSError, ValueError):
-        manifest = read_json(path / MANIFEST) if (path / "recipe.toml").exists() else None
-    if isinstance(manifest, dict) and "sha256" in manifest:
-        older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
-        why = f"has lost its {INDEX}" if "schema_version" in manifest else older
-        raise UserError(
-            f"The run in {str(path)!r} {why}; it can be shown and compared, but not resumed. Choose another "
-            f"folder with --out."
-        )
+        if (path / "recipe.toml").exists() and "sha256" in read_json(path / MANIFEST):
+            raise UserError(f"The run in {str(path)!r} has no {INDEX} and cannot be resumed; choose another --out.")
     refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
 
 
@@ -332,7 +325,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise Damaged(
             f"{str(path)!r} is not a finished run (its manifest.json is damaged). {run_again(path)}"
         ) from None
-    hashes, version = (record.get("sha256"), version_of(record)) if isinstance(record, dict) else (None, 0)
+    hashes, version = (record.get("sha256"), record.get("schema_version", 1)) if isinstance(record, dict) else (0, 0)
     if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
     if version > SCHEMA_VERSION:
@@ -340,6 +333,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
             f"to {SCHEMA_VERSION}); update anchorscope to read it."
         )
+    if version < 2:
+        raise UserError(f"The run {str(path)!r} has the first format, which is not read any more. {run_again(path)}")
     try:
         return unsealed(record)
     except ValueError:
@@ -348,13 +343,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def version_of(manifest: Mapping[str, Any]) -> Any:
-    """The format of a folder; the first one didn't say."""
-    return manifest.get("schema_version", 1)
-
-
 def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:
-    """The steps and notes of the final index, from the manifest; none for an early version."""
+    """The steps and notes of the final index, from the manifest; none where it lists what no run can have written."""
     index = manifest.get("index", {"steps": {}, "notes": {}})
     in_steps = _files_of_steps(index)
     if not (are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps))):

@@ -135,12 +135,11 @@ def read_json(path: Path) -> Any:
 
 
 def unsealed(record: Any) -> dict[str, Any]:
-    """The content of a sealed record; `ValueError` if it was changed. Early versions have no seal."""
+    """The content of a sealed record; `ValueError` if it was changed."""
     if not isinstance(record, dict) or not isinstance(hashes := record.get("sha256", {}), dict):
         raise ValueError("something else")
     content = {name: value for name, value in record.items() if name != "seal"}
-    is_early = "seal" not in record and record.get("schema_version", 1) == 1
-    if not (is_early or record.get("seal") == canonical_hash(content)) or not are_inside(hashes):
+    if record.get("seal") != canonical_hash(content) or not are_inside(hashes):
         raise ValueError("changed")
     return content
 

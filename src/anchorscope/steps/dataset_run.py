@@ -98,11 +98,17 @@ class DatasetRun:
                 self.source if need == FILE else job.model if need == MODEL else self.result(need)
                 for need in step.needs
             ]
-            made_from = job.made_from(step.epoch, step.libraries, step.options)
             form, full_name = format_for(step.make), f"{self.name}/{name}"
             stored = job.executor.is_local or not step.large  # workers' states are in files already
             self._results[name] = StepResult(
-                job.folder, full_name, needs, made_from, form, partial(step.make, self), step.large, stored
+                job.folder,
+                full_name,
+                needs,
+                form,
+                partial(step.make, self),
+                large=step.large,
+                stored=stored,
+                **job.made_from(step.epoch, step.libraries, step.options),
             )
         return self._results[name]
 

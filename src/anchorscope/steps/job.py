@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from importlib import metadata
+from typing import Any
 
 import polars as pl
 import torch
@@ -13,7 +14,7 @@ from anchorscope.answers.template import make_template
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.sealed_folder import MANIFEST
-from anchorscope.artefacts.step import MadeFrom, Source, StepResult
+from anchorscope.artefacts.step import Source, StepResult
 from anchorscope.cost import ModelSize
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.executor import Description, Executor, LocalExecutor
@@ -76,8 +77,8 @@ class Job:
             weights: str | None = self.executor.describe().identity.fingerprint
         else:
             weights = source_signature(self.recipe.model, files)
-        made_from = replace(chosen, options={**chosen.options, "files": weights})
-        return StepResult(self.folder, "model", (), made_from, records(Description), describe_model)
+        chosen["options"]["files"] = weights
+        return StepResult(self.folder, "model", (), records(Description), describe_model, **chosen)
 
     def forget_results(self) -> None:
         """The model is described again."""
@@ -187,9 +188,10 @@ class Job:
         """Where probes are fitted and tables resampled."""
         return fit_device(self.solver, None if self.executor.is_local else self.record.numerics)
 
-    def made_from(self, epoch: int, libraries: Sequence[str], options: Sequence[str]) -> MadeFrom:
+    def made_from(self, epoch: int, libraries: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
         """What a step is made from: its code's epoch, libraries, and options, of the recipe or of this run."""
         values = {name: getattr(self.recipe if name in Recipe.model_fields else self, name) for name in options}
         for name in set(libraries) - set(self.versions):  # once a run: a package's whole description is parsed for it
             self.versions[name] = metadata.version(name)
-        return MadeFrom(epoch, values, {name: self.versions[name] for name in libraries})
+        versions = {name: self.versions[name] for name in libraries}
+        return {"epoch": epoch, "options": values, "libraries": versions}
