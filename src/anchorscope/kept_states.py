@@ -18,8 +18,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.schema import features_file as features_file
+from anchorscope.artefacts.schema import states_file as states_file
 from anchorscope.artefacts.sealed_folder import wrong_with
-from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress
 
@@ -37,7 +38,7 @@ class KeptStates:
     item_ids: tuple[str, ...]
     key: str
     """Of the step that made them."""
-    sites: tuple[str, ...] = SITES
+    sites: tuple[str, ...]
 
 
 def write_states(kept: KeptStates, folder: Path, device: str = "cpu", progress: Progress | None = None) -> None:
@@ -49,19 +50,16 @@ def write_states(kept: KeptStates, folder: Path, device: str = "cpu", progress: 
         for s, site in enumerate(kept.sites)
         for layer in layers
     }
-    header = {name: getattr(kept, name) for name in ("key", "item_ids", "positions", "sites")} | {"layers": layers}
-    path = folder / place_of(kept.dataset, kept.intervention)
+    header = {
+        "key": kept.key,
+        "item_ids": kept.item_ids,
+        "positions": kept.positions,
+        "layers": layers,
+        "sites": kept.sites,
+    }
+    path = folder / states_file(kept.dataset, kept.intervention)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
-
-
-def place_of(dataset: str, intervention: str) -> str:
-    """Relative to the run folder."""
-    return f"states/{dataset}/{intervention}.safetensors"
-
-
-def features_place(dataset: str) -> str:
-    return f"states/{dataset}/features.parquet"
 
 
 def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
@@ -88,7 +86,7 @@ def read_kept(
     layer."""
     states = {}
     for intervention in interventions:
-        name = place_of(dataset, intervention)
+        name = states_file(dataset, intervention)
         path, facts = folder.path / name, folder.results.get(name)
         if facts is None or wrong_with(path, facts) is not None:
             return {}
@@ -102,16 +100,11 @@ def read_kept(
     return states
 
 
-def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
-    """Size of kept states; `n_places` counts sites and positions of all files."""
-    return n_places * n_layers * n_items * d_model * itemsize
-
-
 def refuse_full_disk(folder: Path, size: int) -> None:
     """Refuses to keep states without enough disk space, before anything is run."""
     free = shutil.disk_usage(folder).free
     if size * 2 > free:  # once as a step, once as a result
         raise UserError(
             f"Keeping states takes {size / 1e9:.1f} GB, twice that for a moment, and {str(folder)!r} has "
-            f"{free / 1e9:.1f} GB free; leave --keep out, or choose another disk with --out."
+            f"{free / 1e9:.1f} GB free; leave --keep out, or choose a folder on another disk with --out."
         )

@@ -37,8 +37,7 @@ from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe, to_toml
 from anchorscope.results import DatasetResult, LeftOut, dataset_result, publish, without_results
 from anchorscope.steps import make
-from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
-from anchorscope.steps.job import MODEL_LIBRARIES, Job
+from anchorscope.steps.job import FILE, MODEL, MODEL_LIBRARIES, DatasetRun, Job, Step
 
 _TABLE_LIBRARIES = (*MODEL_LIBRARIES, "numpy", "scipy")
 Pass, Fit, Table = (partial(Step, libraries=names) for names in (MODEL_LIBRARIES, ("torch",), _TABLE_LIBRARIES))
@@ -119,11 +118,8 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Table("tables", tabled, _TABLES, make.tables, epoch=5),
         *(_experiment(experiment) for experiment in chosen_experiments(recipe.evidence)),
     ]
-    return [
-        step
-        for step in table
-        if controls.get(step.name, not step.name.startswith("detection-") or "detection" in recipe.keep)
-    ]
+    is_kept = "detection" in recipe.keep
+    return [step for step in table if controls.get(step.name, is_kept or not step.name.startswith("detection-"))]
 
 
 def _effects(experiment: str) -> Step:
@@ -186,7 +182,7 @@ def run_recipe(
         else:
             executor = LocalExecutor(lambda: wrap(*loaded))
         for_detectors = for_detectors and "summary.csv" not in folder.results
-        job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors, began)
+        job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors)
         held.callback(executor.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})
@@ -231,7 +227,7 @@ def run_recipe(
             raise left_out[0].reason
 
         # The results, all at once.
-        publish(job, datasets, results, left_out, key)
+        publish(job, datasets, results, left_out, key, began)
     return out
 
 

@@ -25,7 +25,6 @@ from anchorscope.artefacts.sealed_folder import (
     are_inside,
     damage,
     facts_of,
-    hashes_of,
     open_locked,
     read_json,
     read_sealed,
@@ -100,15 +99,6 @@ class RunFolder(OwnFiles):
         """A message for the user, also kept in the manifest."""
         self.events.append(what)
         self.progress.note(what)
-
-    def remember(self, name: str, value: Any) -> None:
-        """Stores a value for a resumed run."""
-        self.notes[name] = value
-        self.save()
-
-    def remembered(self, name: str) -> Any:
-        """The stored value; None if there is none."""
-        return self.notes.get(name)
 
     def step_files(self) -> list[str]:
         return [name for record in self.steps.values() for name in record.files]
@@ -204,7 +194,8 @@ class RunFolder(OwnFiles):
         gone: dict[str, Any] = {"dropped": True, "files": {}}
         steps = {name: {**vars(record), **(gone if record.large else {})} for name, record in self.steps.items()}
         index = {"steps": steps, "notes": {**self.notes, "published": key}}
-        content = {"schema_version": SCHEMA_VERSION, **manifest, "index": index, "sha256": hashes_of(facts)}
+        hashes = {name: file_facts["sha256"] for name, file_facts in facts.items()}
+        content = {"schema_version": SCHEMA_VERSION, **manifest, "index": index, "sha256": hashes}
         write_json(made / MANIFEST, sealed(content))
         self.notes.pop("published", None)
         self.take(made, facts | facts_of(made, [MANIFEST]), MANIFEST)

@@ -22,10 +22,9 @@ from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from anchorscope.errors import UserError
-from anchorscope.serve.chat import chat_router
 from anchorscope.serve.errors import error_handlers
 from anchorscope.serve.guard import Guard, Keys
-from anchorscope.serve.score import score_router
+from anchorscope.serve.routes import chat_router, score_router
 from anchorscope.serve.service import READY, Service
 
 _ABOUT = (

@@ -283,9 +283,6 @@ def test_a_folder_that_may_not_be_written_or_entered_is_told(unwritable: Path) -
     assert list(unwritable.iterdir()) == []
 
 
-# Starting over.
-
-
 # Mistakes.
 
 

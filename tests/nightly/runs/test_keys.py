@@ -17,8 +17,7 @@ from anchorscope.models.loading import load
 from anchorscope.pipeline import steps_of
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import job
-from anchorscope.steps.dataset_run import DatasetRun
-from anchorscope.steps.job import Job
+from anchorscope.steps.job import DatasetRun, Job
 from small_facts import rows, write_questions
 from whole_runs import Notes, SmallRun, quick, tables_of, watching
 
