@@ -316,8 +316,7 @@ class DatasetRun:
     @property
     def key(self) -> str:
         """The key of all that this dataset contributes to the results."""
-        goals = self.goals
-        small = [name for name, step in self.steps.items() if name in goals and not step.large]
+        small = [name for name in self.steps if name in self.goals and not self.steps[name].large]
         return canonical_hash([self.result(name).key for name in small])
 
     # Items.
