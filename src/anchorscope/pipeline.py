@@ -35,7 +35,7 @@ from anchorscope.plugins import packages_of
 from anchorscope.prepare import refuse_too_few, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe, to_toml
-from anchorscope.results import DatasetResult, LeftOut, dataset_result, publish, without_results
+from anchorscope.results import DatasetResult, dataset_result, publish, without_results
 from anchorscope.steps import make
 from anchorscope.steps.job import FILE, MODEL, MODEL_LIBRARIES, DatasetRun, Job, Step
 
@@ -209,13 +209,13 @@ def run_recipe(
         # The run: every step that is missing, in the order of the table, dataset by dataset.
         listener.plan(_plan(datasets))
         results: list[DatasetResult] = []
-        left_out: list[LeftOut] = []
+        left_out: dict[TooFewAnswers, DatasetResult] = {}
         for run in datasets:
             try:
                 answers, labels = run.result("answers").value, run.result("labels").value
                 require_enough(run.name, labels, PER_CLASS, recipe.balance, do_not_fit(answers, job.planner.context))
             except TooFewAnswers as error:  # it does not keep the others from their chart
-                left_out.append(without_results(run, error))
+                left_out[error] = without_results(run)
                 continue
             for step in run.steps_to_make():
                 run.result(step.name).value  # noqa: B018 - it is made
@@ -224,7 +224,7 @@ def run_recipe(
             results.append(dataset_result(run))
             run.forget_values()
         if not results:
-            raise left_out[0].reason
+            raise next(iter(left_out))
 
         # The results, all at once.
         publish(job, datasets, results, left_out, key, began)

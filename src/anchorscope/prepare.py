@@ -71,7 +71,6 @@ def _check_choices(recipe: Recipe) -> None:
 
 
 def default_folder(recipe: Recipe) -> Path:
-    """Default run folder."""
     names = "-".join(parse_spec(text).name for text in recipe.datasets)
     shape = recipe.model.removeprefix("shape:").replace("/", "-") if is_shape(recipe.model) else ""
     return Path("runs") / f"{shape or Path(recipe.model).resolve().name}-{names}"

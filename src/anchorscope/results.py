@@ -9,7 +9,7 @@ import platform
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -85,13 +85,8 @@ class DatasetResult:
     """Events: probes that did not converge, questions that are too long, memory that ran out."""
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A dataset with too few answers."""
-
-    reason: TooFewAnswers
-    items: pl.DataFrame
-    counts: pl.DataFrame
+LeftOut = Mapping[TooFewAnswers, DatasetResult]
+"""Datasets with too few answers: why, and their items and counts."""
 
 
 def dataset_result(run: DatasetRun) -> DatasetResult:
@@ -163,7 +158,7 @@ def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
     return states
 
 
-def without_results(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
+def without_results(run: DatasetRun) -> DatasetResult:
     """A dataset with too few answers: its items and counts."""
     rows = zip(run.sample.questions, run["answers"], run["labels"], strict=True)
     items = [Item(*row, None) for row in rows]
@@ -172,24 +167,20 @@ def without_results(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
         for item in items
     ]
     counts = result_tables.counts_frame(run.name, run.sample, unused)
-    return LeftOut(reason, result_tables.items_frame(unused, {}), counts)
+    return DatasetResult(
+        run.name, {"items": result_tables.items_frame(unused, {}), "counts": counts}, "none", "question"
+    )
 
 
 def publish(
-    job: Job,
-    runs: Sequence[DatasetRun],
-    results: Sequence[DatasetResult],
-    left_out: Sequence[LeftOut],
-    key: str,
-    run_began: float,
+    job: Job, runs: Sequence[DatasetRun], results: Sequence[DatasetResult], left_out: LeftOut, key: str, since: float
 ) -> None:
     """Writes the run's results, reads them back for the report, and moves all into place at once."""
     job.progress.begin(REPORT)
     began, folder = time.monotonic(), job.folder
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
-        tables = {name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables}
-        tables["items"] = pl.concat([tables["items"], *(dataset.items for dataset in left_out)])
-        tables["counts"] = pl.concat([tables["counts"], *(dataset.counts for dataset in left_out)])
+        every = [dataset.tables for dataset in (*results, *left_out.values())]
+        tables = {name: pl.concat([own[name] for own in every if name in own]) for name in results[0].tables}
         _write_files(made, tables, results, job.fits)
         (made / "recipe.toml").write_text(to_toml(job.recipe), encoding="utf-8")
         manifest = _manifest(job, runs, results, left_out, tables)
@@ -197,7 +188,7 @@ def publish(
             findings = FinishedRun(made, manifest, job.recipe, folder.path).findings
             write_all(findings, made, job.progress, job.recipe.report)
         manifest["steps"].append(_step_entry(REPORT, time.monotonic() - began, peak_memory_mb(), key))
-        manifest["elapsed_seconds"] = round(time.monotonic() - run_began, 3)
+        manifest["elapsed_seconds"] = round(time.monotonic() - since, 3)
         folder.publish(made, manifest, key)
     job.progress.done(REPORT)
     counts = job.executor.counts()
@@ -233,7 +224,7 @@ def _manifest(
     job: Job,
     runs: Sequence[DatasetRun],
     results: Sequence[DatasetResult],
-    left_out: Sequence[LeftOut],
+    left_out: LeftOut,
     tables: Mapping[str, pl.DataFrame],
 ) -> dict[str, Any]:
     recipe, identity, (first, final) = job.recipe, job.record.identity, job.batch_tokens
@@ -334,11 +325,11 @@ def versions() -> dict[str, str]:
 
 
 def run_warnings(
-    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]
+    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Iterable[TooFewAnswers]
 ) -> list[str]:
     """Every warning of a run."""
     warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
-    warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
+    warnings += [f"not measured: {reason}" for reason in left_out]
     for dataset in results:
         named = f"{dataset.name}: " if len(results) > 1 else ""
         warnings += [named + text for text in _warn_of_data(dataset, recipe.balance)]

@@ -272,7 +272,6 @@ class ModelThread(threading.Thread):
             job.fail(draining())
 
     def run(self) -> None:
-        """The thread's whole life."""
         try:
             with threads(self._cores):
                 loaded = self._load()

@@ -45,7 +45,6 @@ class ServiceLog:
         self._handler.handleError = lambda record: None  # type: ignore[method-assign]
 
     def line(self, text: str) -> None:
-        """One line."""
         self._handler.handle(logging.LogRecord("anchorscope", logging.INFO, "", 0, text, None, None))
 
     def user_text(self, who: str, text: str) -> None:

@@ -201,7 +201,6 @@ class Job:
 
     @property
     def is_shape(self) -> bool:
-        """Whether the model has random weights."""
         return is_shape(self.recipe.model)
 
     @property

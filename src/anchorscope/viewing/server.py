@@ -93,7 +93,6 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address to open."""
         return f"http://{_LOOPBACK[0]}:{self.server_address[1]}/"
 
 
