@@ -2,7 +2,7 @@
 
 import sys
 
-from anchorscope.cli.signals import STOPPED, deafen, exit_code, listen
+from anchorscope.cli.signals import STOPPED, deafen, listen
 
 
 def main() -> None:
@@ -13,7 +13,7 @@ def main() -> None:
         if sys.stderr is not None:
             sys.stderr.write(f"{STOPPED}\n")
         deafen()
-        sys.exit(exit_code(stop))
+        sys.exit(getattr(stop, "exit_code", 130))
     command()
 
 

@@ -8,25 +8,35 @@ run.figure("evidence_parts")
 A finished run is opened without torch.
 """
 
+import hashlib
 import inspect
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from anchorscope.artefacts.schema import EVIDENCE_TEST_SCHEMA, EXPERIMENT_SCHEMA, PART_SCHEMA
+from anchorscope.artefacts.schema import (
+    EVIDENCE_TEST_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    PART_SCHEMA,
+    features_file,
+    states_file,
+)
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.execute.choose import choose
-from anchorscope.finished import open_finished
+from anchorscope.files import make_folder, replacing
+from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.models.embedded import cache_dir
 from anchorscope.options import split_list
-from anchorscope.prepare import check_inputs, default_folder, question_files
+from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
-from anchorscope.report.answer_card import AnswerCard, card_html
+from anchorscope.report.answer_card import card_html
 from anchorscope.screen import showing
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
@@ -42,19 +52,18 @@ def _table(name: str, about: str, read: str = "parquet", *schema: Any) -> cached
     """A table of a run; `read` is the method of `FinishedRun` that reads it."""
 
     def table(run: "Run") -> pl.DataFrame:
-        return getattr(run._finished, read)(name, *schema)
+        return getattr(run, read)(name, *schema)
 
     table.__doc__ = about
     return cached_property(table)
 
 
-class Run:
+class Run(FinishedRun):
     """A finished run; tables are read on first use."""
 
     def __init__(self, path: Path) -> None:
-        self._finished = open_finished(path)
-        self.path = path
-        self.manifest = self._finished.manifest
+        finished = open_finished(path)
+        super().__init__(finished.path, finished.manifest, finished.recipe)
 
     def _repr_html_(self) -> str:
         return card_html(self.card)
@@ -62,27 +71,17 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, model={self.manifest['model']['name']!r})"
 
-    @property
-    def card(self) -> AnswerCard:
-        """The findings, how far to believe them, and what to do next."""
-        return self._finished.card
-
     items = _table("items", "One row per question asked.")
     effects = _table("effects", "Log-odds before and after every intervention.")
     pathways = _table("pathways", "The pathway of every used item under every assignment.")
     curves = _table("curves", "Mean ΔP per layer.", "csv")
     probe_scores = _table("probe_scores", "AUC per layer, with the baselines.", "csv")
     summary = _table("summary", "The numbers that say whether to believe the chart.", "csv")
-    evidence_parts = _table("evidence_parts", "The parts of the probe's evidence.", "csv_where_made", PART_SCHEMA)
+    evidence_parts = _table("evidence_parts", "The parts of the probe's evidence.", "csv", PART_SCHEMA)
     evidence_items = _table("evidence_items", "The terms of every item, from which the need of any set follows.")
-    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv_where_made", EVIDENCE_TEST_SCHEMA)
+    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv", EVIDENCE_TEST_SCHEMA)
     experiments = _table("experiments", "Statistics of the further experiments.", "csv", EXPERIMENT_SCHEMA)
     experiment_items = _table("experiment_items", "Per-item results of the further experiments.")
-
-    @property
-    def observations(self) -> list[dict[str, Any]]:
-        """The readings: what the curves do, in words, each with its number, interval and verdict."""
-        return self._finished.observations
 
     def states(
         self,
@@ -99,8 +98,8 @@ class Run:
         """
         from anchorscope.kept_states import read_layer
 
-        recipe = self._finished.recipe
-        return read_layer(self._states(dataset, intervention), site or recipe.site, position or recipe.position, layer)
+        site, position = site or self.recipe.site, position or self.recipe.position
+        return read_layer(self._states(dataset, intervention), site, position, layer)
 
     def state_items(self, dataset: str, intervention: str = "clean") -> list[str]:
         """The items of kept states, in order."""
@@ -109,33 +108,29 @@ class Run:
         return [str(name) for name in read_header(self._states(dataset, intervention))["item_ids"]]
 
     def _states(self, dataset: str, intervention: str) -> Path:
-        from anchorscope.kept_states import place_of
-
         cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
         keep = "states" if intervention in ("clean", "question-only") else cut
-        return self._kept(place_of(dataset, intervention), f"{intervention} states of {dataset!r}", keep)
+        return self._kept(states_file(dataset, intervention), f"{intervention} states of {dataset!r}", keep)
 
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
 
         Log-probabilities of the answer, clean and cut, P(True), agreement of sampled answers (`docs/run-folder.md`).
         """
-        from anchorscope.kept_states import features_place
-
-        return pl.read_parquet(self._kept(features_place(dataset), f"features of {dataset!r}", "detection"))
+        return pl.read_parquet(self._kept(features_file(dataset), f"features of {dataset!r}", "detection"))
 
     def _kept(self, file: str, what: str, keep: str) -> Path:
         if file not in self.manifest["sha256"]:
             again = f"run it again into the same folder with --keep {keep}"
             raise UserError(f"The run {str(self.path)!r} kept no {what}; {again}.")
-        return self._finished.place(file)
+        return self.checked_file(file)
 
     @property
     def figures(self) -> tuple[str, ...]:
         """The names that `figure` takes."""
         from anchorscope.report.charts import figures_of
 
-        return tuple(display.name for display in figures_of(self._finished.findings))
+        return tuple(display.name for display in figures_of(self.findings))
 
     def figure(
         self,
@@ -152,7 +147,7 @@ class Run:
         """
         from anchorscope.report.charts import figure_named
 
-        display = figure_named(self._finished.findings, name, datasets, size)
+        display = figure_named(self.findings, name, datasets, size)
         if out is not None:
             display.write(Path(out))
         return display.plot()
@@ -211,6 +206,36 @@ def run(
     with showing(progress) as listener:
         given: dict[str, Any] = {"loaded": loaded, "fresh": fresh, "choice": choice, "for_detectors": for_detectors}
         return Run(run_recipe(recipe, folder, progress=listener, **given))
+
+
+def question_files(datasets: Any) -> list[str]:
+    """Dataset names for a recipe, from names and from questions in memory, which are written to the cache.
+
+    `datasets` is a list of names, of questions (dicts), of lists and tables; or one table.
+    """
+    is_table = hasattr(datasets, "columns") or hasattr(datasets, "column_names")
+    if is_table or (datasets and all(isinstance(question, Mapping) for question in datasets)):
+        datasets = [datasets]
+    return [text if isinstance(text, str) else f"file:{_write_questions(text)}" for text in datasets]
+
+
+def _write_questions(table: Any) -> Path:
+    """Questions in memory as a cached file, whose name depends on the questions."""
+    methods = {"to_dicts": (), "to_list": (), "to_dict": ("records",)}  # of polars, a datasets.Dataset, pandas
+    method = next((name for name in methods if hasattr(table, name)), None)
+    rows = table if method is None else getattr(table, method)(*methods[method])
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise UserError(
+            f"A dataset is a {type(table).__name__}; give a name or a file, a list of dicts, a data frame of polars or "
+            f"pandas, or a datasets.Dataset."
+        )
+    text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
+    path = cache_dir() / "questions" / hashlib.sha256(text.encode()).hexdigest()[:16] / "questions.jsonl"
+    if not path.exists():
+        make_folder(path.parent)
+        with replacing(path) as half_written:
+            half_written.write_text(text, encoding="utf-8")
+    return path
 
 
 def _complete(run: Callable[..., Run]) -> None:

@@ -24,8 +24,6 @@ LOADED = "an object already loaded"
 """The source of a model object given to `anchorscope.run`."""
 RANDOM = "random"
 """Its control: other tokens cut that receive as much attention."""
-CUT, REWRITE = "cut", "rewrite"
-"""Attention edges are cut, or the text is rewritten."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class InterventionEntry:
     """What is done, in a few words."""
     experiment: str
     """The experiment that it belongs to, as in `--evidence`."""
-    kind: str = CUT
     control: bool = False
     """Whether it should do little; its effect measures how far to trust the rest."""
 
@@ -75,8 +72,8 @@ class ExperimentEntry:
     """Whether it says something of single items that `anchorscope validate` can compare with what was planted."""
     section: str | None = None
     """`module:name` of the `SectionSpec` that shows it; several may share one."""
-    place: int = 1000
-    """Order of its section, lowest first."""
+    order: int = 1000
+    """Of its section on the page, lowest first."""
 
 
 _ENTRIES = (
@@ -86,14 +83,14 @@ _ENTRIES = (
     InterventionEntry("subject", "subject cut", "exact-tokens"),
     InterventionEntry("property", "property cut", "exact-tokens"),
     InterventionEntry("content", "every content word cut", "exact-tokens"),
-    InterventionEntry("patch-same", "key words of the same relation put in", "patching", REWRITE),
-    InterventionEntry("patch-random", "key words of any other item put in", "patching", REWRITE),
-    InterventionEntry("answer-template", "question dropped, template kept", "answer-only", REWRITE),
-    InterventionEntry("answer-bare", "nothing but the answer", "answer-only", REWRITE),
+    InterventionEntry("patch-same", "key words of the same relation put in", "patching"),
+    InterventionEntry("patch-random", "key words of any other item put in", "patching"),
+    InterventionEntry("answer-template", "question dropped, template kept", "answer-only"),
+    InterventionEntry("answer-bare", "nothing but the answer", "answer-only"),
     InterventionEntry("random", "as much attention cut elsewhere", "knockout", control=True),
     InterventionEntry("template", "template tokens cut", "template", control=True),
-    InterventionEntry("patch-control", "as many other words put in", "patching", REWRITE, control=True),
-    InterventionEntry("patch-self", "own key words put in again", "patching", REWRITE, control=True),
+    InterventionEntry("patch-control", "as many other words put in", "patching", control=True),
+    InterventionEntry("patch-self", "own key words put in again", "patching", control=True),
     InterventionEntry("none", "nothing cut", "knockout", control=True),
 )
 INTERVENTIONS = {entry.name: entry for entry in _ENTRIES}
@@ -104,17 +101,17 @@ CONTROLS = tuple(entry.name for entry in _ENTRIES if entry.control)
 _EXPERIMENTS = "anchorscope.experiments"
 
 
-def _of_cuts(name: str, asks: str, place: int, section: str = "SECTION", docs: str | None = None) -> ExperimentEntry:
+def _of_cuts(name: str, asks: str, order: int, section: str = "SECTION", docs: str | None = None) -> ExperimentEntry:
     """An experiment that consists of interventions alone."""
     shown = f"{_EXPERIMENTS}.interventions:{section}"
-    return ExperimentEntry(name, asks, docs or f"evidence/interventions.md#{name}", None, True, shown, place)
+    return ExperimentEntry(name, asks, docs or f"evidence/interventions.md#{name}", None, True, shown, order)
 
 
-def _with_file(name: str, asks: str, page: str, place: int, rated: bool = True) -> ExperimentEntry:
+def _with_file(name: str, asks: str, page: str, order: int, rated: bool = True) -> ExperimentEntry:
     """An experiment with a file of its own."""
     file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
     docs = f"evidence/{page}.md#{name}" if page else f"{name}.md"
-    return ExperimentEntry(name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", place)
+    return ExperimentEntry(name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", order)
 
 
 _OWN_EXPERIMENTS = {

@@ -5,7 +5,6 @@ demo (360 items, 30 layers of width 576, two Neoverse-N1 cores). Minutes are ope
 product of the model's width on this machine; on a GPU, start and statistics are seconds of their own.
 """
 
-import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -144,11 +143,6 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
     return costs | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
 
 
-def _has_unknown_steps(recipe: Recipe) -> bool:
-    """Whether it has experiments whose cost was not measured."""
-    return any(name != KNOCKOUT and f"experiment-{name}" not in _OTHER_EXPERIMENTS for name in recipe.evidence)
-
-
 def report_cost(recipe: Recipe, has_page: bool = True) -> float:
     return (_REPORT_SECONDS if recipe.report and has_page else _TABLES_SECONDS) * _REFERENCE_RATE
 
@@ -193,6 +187,7 @@ def run_cost(
 ) -> Cost:
     """The cost of a resolved recipe, or of some of its steps; `asked` is what the user wrote."""
     has_cuts = steps is None or f"effects-{KNOCKOUT}" in steps
+    measured = {KNOCKOUT, *(name.removeprefix("experiment-") for name in _OTHER_EXPERIMENTS)}
     itemsize = 4 if recipe.dtype == "float32" else 2
     cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
     used, operations, memory, disk, start = 0, report_cost(recipe, has_cuts), 0.0, _FOLDER_BYTES, _GPU_START_SECONDS
@@ -217,28 +212,20 @@ def run_cost(
         seconds=start + weights / _LOAD_RATE + operations / rate,
         memory_bytes=_PROCESS_BYTES + weights + memory,
         disk_bytes=disk,
-        at_least=has_cuts and _has_unknown_steps(recipe),
+        at_least=has_cuts and not measured.issuperset(recipe.evidence),
         fewer_random_cuts=has_cuts and asked.random_cuts is None and cuts < MOST_RANDOM_CUTS,
     )
 
 
-def measured_rate(device: str, dtype: str, width: int, seconds: float = 0.15) -> float:
+def measured_rate(device: str, dtype: str, width: int) -> float:
     """Operations per second of a product of the model's width on this device, under its current load."""
     import torch
+    from torch.utils.benchmark import Timer
 
     where = torch.device("cuda" if device.startswith(("cuda", "balanced")) else device)
     kind = getattr(torch, dtype)
     rows = 8192 if where.type == "cuda" else 512 if kind is torch.float32 else 8  # halves may be slow on a CPU
     left, right = (torch.ones(shape, dtype=kind, device=where) for shape in ((rows, width), (width, 4 * width)))
-    wait = torch.cuda.synchronize if where.type == "cuda" else lambda: None
-
-    def multiply() -> None:
-        left @ right
-        wait()
-
-    multiply()
-    done, began = 0, time.perf_counter()
-    while (took := time.perf_counter() - began) < seconds or not done:
-        multiply()
-        done += 1
-    return 2.0 * rows * width * 4 * width * done / took * (1.0 if where.type == "cpu" else _GPU_SHARE)
+    timer = Timer("left @ right", globals={"left": left, "right": right}, num_threads=torch.get_num_threads())
+    seconds = timer.blocked_autorange(min_run_time=0.15).median
+    return 2.0 * rows * width * 4 * width / seconds * (1.0 if where.type == "cpu" else _GPU_SHARE)

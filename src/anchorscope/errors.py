@@ -17,11 +17,9 @@ _IN_TEXT = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust (s
 _NO_MEMORY = re.compile(r"not enough memory: you tried to allocate|Unable to allocate .* for an array|std::bad_alloc")
 _BREAKS_ANYTHING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 _ADVICE = {
-    errno.ENOSPC: "free some room there, or choose another folder",
-    errno.EDQUOT: "free some room there, or choose another folder",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some room there, or choose another folder"),
     errno.EFBIG: "raise the limit (ulimit -f)",
-    errno.ENOENT: "leave it in place while the command runs",
-    errno.ESTALE: "leave it in place while the command runs",
+    **dict.fromkeys((errno.ENOENT, errno.ESTALE), "leave it in place while the command runs"),
     errno.EMFILE: "allow more open files (ulimit -n 4096)",
     errno.ENOMEM: "close other programs, or ask for less",
     errno.EAGAIN: "close other programs, or raise the limits (ulimit -a)",
@@ -56,10 +54,10 @@ def shorten(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
 
 
-def shortened(value: object, longest: int = 120) -> str:
+def shortened(value: object) -> str:
     """A value for a one-line message, shortened."""
     try:
-        return shorten(ascii(value) if isinstance(value, bytes) else repr(value), longest)
+        return shorten(ascii(value) if isinstance(value, bytes) else repr(value), 120)
     except (RecursionError, ValueError):  # lists in lists in lists, or a number of thousands of digits
         return "a value too large to show"
 

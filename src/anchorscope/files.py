@@ -30,7 +30,6 @@ _WAIT_FOR_LOCK = 0.5  # seconds: `is_locked` holds the lock for a moment
 _JUST_WRITTEN = 2_000_000_000  # ns: clocks of file systems tick too slowly to separate nearer writes
 _MOST_REMEMBERED = 4096  # hashes on disk; the oldest go first
 _THREADS = 4  # hashing leaves the interpreter's lock alone
-_HEX = frozenset("0123456789abcdef")
 Stamp = list[int]
 """Size, inode and both times of a file; ctime can't be set back, so a changed file with an old date is read again."""
 _MEMORY: dict[str, tuple[Stamp, str]] = {}
@@ -41,7 +40,7 @@ _MEMORY: dict[str, tuple[Stamp, str]] = {}
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A path to write a file or a folder to; it replaces `place` only on success."""
+    """A path to write a file or a folder to; it replaces the target only on success."""
     with _path_beside(target) as half_made:
         yield half_made
         sync_tree(half_made)
@@ -53,7 +52,7 @@ def replacing(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
-    """An empty folder to write into, named after `place`; removed afterwards."""
+    """An empty folder to write into, named after the target; removed afterwards."""
     with _path_beside(target) as half_made:
         make_folder(half_made)
         yield half_made
@@ -61,7 +60,7 @@ def folder_beside(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _path_beside(target: Path) -> Iterator[Path]:
-    """An unused path beside `place`; errors name `place`."""
+    """An unused path beside the target; errors name the target."""
     half_made = target.with_name(f"{target.name}{PARTIAL}")
     _remove(half_made)
     try:
@@ -284,10 +283,10 @@ def known_sha256(paths: Sequence[Path], remembered: Path | None = None) -> list[
     stamps = [_stamp(path) for path in paths]
     on_disk = _read_hashes(remembered) if remembered is not None else {}
     hashes = {
-        str(path): remembered_entry[1]
+        str(path): entry[1]
         for path, stamp in zip(paths, stamps, strict=True)
-        for remembered_entry in (_MEMORY.get(str(path)), on_disk.get(str(path)))
-        if remembered_entry is not None and remembered_entry[0] == stamp
+        for entry in (_MEMORY.get(str(path)), on_disk.get(str(path)))
+        if entry is not None and entry[0] == stamp
     }
     unknown = [path for path in paths if str(path) not in hashes]
     if unknown:
@@ -318,12 +317,7 @@ def _read_hashes(path: Path) -> dict[str, tuple[Stamp, str]]:
     """The remembered hashes; none, if the file isn't exactly what was written."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        if record["seal"] != canonical_hash(record["files"]):
-            return {}
-        return {
-            name: (stamp, digest)
-            for name, (stamp, digest) in record["files"].items()
-            if isinstance(stamp, list) and len(digest) == 64 and _HEX.issuperset(digest)
-        }
+        is_whole = record["seal"] == canonical_hash(record["files"])
+        return {name: tuple(entry) for name, entry in record["files"].items()} if is_whole else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}

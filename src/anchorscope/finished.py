@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from anchorscope.artefacts.run_folder import read_manifest, run_again, version_of
+from anchorscope.artefacts.run_folder import read_manifest, run_again
 from anchorscope.artefacts.schema import (
     EVIDENCE_ITEM_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
@@ -82,7 +82,11 @@ class FinishedRun:
         if missing:
             raise self._unusable_error(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
-        layers = self.manifest["reference_layers"]
+        layers, has_items = self.manifest["reference_layers"], self._has("evidence_items.parquet")
+
+        def read_effects(path: Path) -> pl.DataFrame:
+            return headline_effects(pl.scan_parquet(path), recipe.site, recipe.position)
+
         return Findings(
             model=model["name"],
             n_layers=model["n_layers"],
@@ -103,10 +107,10 @@ class FinishedRun:
             experiment_items=self.parquet("experiment_items"),
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
-            effects=self._headline_effects(),
-            evidence_parts=self.csv_where_made("evidence_parts", PART_SCHEMA),
-            evidence_tests=self.csv_where_made("evidence_tests", EVIDENCE_TEST_SCHEMA),
-            evidence_items=self._evidence_items(),
+            effects=self._read("effects.parquet", read_effects),  # the file holds every site, position and probe
+            evidence_parts=self.csv("evidence_parts", PART_SCHEMA),
+            evidence_tests=self.csv("evidence_tests", EVIDENCE_TEST_SCHEMA),
+            evidence_items=self.parquet("evidence_items") if has_items else empty(EVIDENCE_ITEM_SCHEMA),
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
@@ -115,27 +119,25 @@ class FinishedRun:
 
     @cached_property
     def card(self) -> AnswerCard:
-        """The answer card, with commands for where the run is now."""
+        """The findings, how far to believe them, and what to do next, with commands for where the run is now."""
         return answer_card(self.findings, read(self.findings))
 
     @property
     def older_columns(self) -> str | None:
         """A line about columns of items.parquet that only older versions wrote."""
-        version = version_of(self.manifest)
-        if version == SCHEMA_VERSION:
-            return None
+        version = self.manifest["schema_version"]
         names = [name for name in self.parquet("items").columns if name not in ITEM_SCHEMA]
-        return (
-            f"{self.path} has columns that are no longer made (format {version}): {', '.join(names)}" if names else None
-        )
+        if version == SCHEMA_VERSION or not names:
+            return None
+        return f"{self.path} has columns that are no longer made (format {version}): {', '.join(names)}"
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
-        """The readings, as they were written."""
-        observations: list[dict[str, Any]] = json.loads(self.place("observations.json").read_text(encoding="utf-8"))
+        """The readings as written: what the curves do, in words, each with its number, interval and verdict."""
+        observations: list[dict[str, Any]] = json.loads(self.checked_file("observations.json").read_bytes())
         return observations
 
-    def place(self, name: str) -> Path:
+    def checked_file(self, name: str) -> Path:
         """Path of a result file; a damaged one is refused. While results are being written, nothing is sealed yet."""
         expected = self.manifest.get("sha256", {}).get(name)
         wrong = None if expected is None else damage(self.path, {name: {"sha256": expected}})
@@ -143,21 +145,14 @@ class FinishedRun:
             raise _damaged(self.path, wrong)
         return self.path / name
 
-    def _headline_effects(self) -> pl.DataFrame:
-        """Reads only those rows; the file holds every site, position and probe."""
-        site, position = self.recipe.site, self.recipe.position
-        return self._read("effects.parquet", lambda path: headline_effects(pl.scan_parquet(path), site, position))
-
-    def _evidence_items(self) -> pl.DataFrame:
-        """Empty for older runs, which lack the file."""
-        is_there = (self.path / "evidence_items.parquet").is_file()
-        return self.parquet("evidence_items") if is_there else empty(EVIDENCE_ITEM_SCHEMA)
-
     def parquet(self, name: str) -> pl.DataFrame:
         return self._read(f"{name}.parquet", pl.read_parquet)
 
     def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
-        """A CSV table; columns that only older versions wrote are left out."""
+        """A CSV table; with a schema, columns that only older versions wrote are left out, and a table that they lack
+        is empty."""
+        if schema is not None and not self._has(f"{name}.csv"):
+            return empty(schema)
 
         def read(path: Path) -> pl.DataFrame:
             table = pl.read_csv(path, schema_overrides=schema, infer_schema_length=None)
@@ -165,14 +160,11 @@ class FinishedRun:
 
         return self._read(f"{name}.csv", read)
 
-    def csv_where_made(self, name: str, schema: Any) -> pl.DataFrame:
-        """A table that older runs lack: then it is empty."""
-        file = f"{name}.csv"
-        is_there = file in self.manifest.get("sha256", {}) or (self.path / file).is_file()
-        return self.csv(name, schema) if is_there else empty(schema)
+    def _has(self, file: str) -> bool:
+        return file in self.manifest.get("sha256", {}) or (self.path / file).is_file()
 
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
-        path = self.place(name)
+        path = self.checked_file(name)
         if not path.is_file():
             raise self._unusable_error(f"no {name}: it was made by an older version, or the file was taken away")
         try:
@@ -207,27 +199,25 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     """
     path = named_folder(path)
     manifest = read_manifest(path)
-    _refuse_unusable(path, manifest)
-    names = manifest["sha256"] if checked else ("recipe.toml",)
-    wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
-    if wrong is not None:
-        raise _damaged(path, wrong)
-    options = read_recipe(path / "recipe.toml")
-    evidence = options.get("evidence")
-    if version_of(manifest) < SCHEMA_VERSION and isinstance(evidence, list):  # some experiments are no longer made
-        options["evidence"] = [name for name in evidence if name in EVIDENCE]
-    return FinishedRun(path, manifest, make_recipe(options))
-
-
-def _refuse_unusable(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuses a manifest with values of wrong types."""
     try:
         _Manifest.model_validate(manifest)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        wrong = f"its manifest.json has {where}: {first['msg'].lower()}"
-        raise Damaged(f"{str(path)!r} is not a finished run ({wrong}). {run_again(path)}") from None
+        reason = f"its manifest.json has {where}: {first['msg'].lower()}"
+        raise Damaged(f"{str(path)!r} is not a finished run ({reason}). {run_again(path)}") from None
+    names = manifest["sha256"] if checked else ("recipe.toml",)
+    wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
+    if wrong is not None:
+        raise _damaged(path, wrong)
+    options = read_recipe(path / "recipe.toml")
+    options.pop("keep_layers", None)  # older runs could keep the states of some layers
+    evidence = options.get("evidence")
+    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(
+        evidence, list
+    ):  # some experiments are no longer made
+        options["evidence"] = [name for name in evidence if name in EVIDENCE]
+    return FinishedRun(path, manifest, make_recipe(options))
 
 
 def _damaged(path: Path, wrong: str) -> Damaged:

@@ -18,11 +18,11 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from anchorscope.artefacts.run_folder import RunFolder
+from anchorscope.artefacts.schema import features_file as features_file
+from anchorscope.artefacts.schema import states_file as states_file
 from anchorscope.artefacts.sealed_folder import wrong_with
-from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.progress import Progress
-from anchorscope.recipe import named_layers
 
 CLEAN, BEFORE_ANSWER = "clean", "question-only"
 
@@ -35,34 +35,31 @@ class KeptStates:
     intervention: str
     states: Float[Tensor, "position site layer item d_model"]
     positions: tuple[str, ...]
-    layers: tuple[int, ...]
     item_ids: tuple[str, ...]
     key: str
     """Of the step that made them."""
-    sites: tuple[str, ...] = SITES
+    sites: tuple[str, ...]
 
 
 def write_states(kept: KeptStates, folder: Path, device: str = "cpu", progress: Progress | None = None) -> None:
     """Writes the file; a worker does it where workers made the states."""
+    layers = list(range(kept.states.shape[2]))
     tensors = {
         f"{site}/{position}/{layer}": kept.states[q, s, layer].contiguous()
         for q, position in enumerate(kept.positions)
         for s, site in enumerate(kept.sites)
-        for layer in kept.layers
+        for layer in layers
     }
-    header = {name: getattr(kept, name) for name in ("key", "item_ids", "positions", "layers", "sites")}
-    path = folder / place_of(kept.dataset, kept.intervention)
+    header = {
+        "key": kept.key,
+        "item_ids": kept.item_ids,
+        "positions": kept.positions,
+        "layers": layers,
+        "sites": kept.sites,
+    }
+    path = folder / states_file(kept.dataset, kept.intervention)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
-
-
-def place_of(dataset: str, intervention: str) -> str:
-    """Relative to the run folder."""
-    return f"states/{dataset}/{intervention}.safetensors"
-
-
-def features_place(dataset: str) -> str:
-    return f"states/{dataset}/features.parquet"
 
 
 def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
@@ -78,7 +75,7 @@ def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
             held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
             layers = json.loads(handle.metadata()["anchorscope"])["layers"]
-            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {format_ranges(layers)}.")
+            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {layers[0]} to {layers[-1]}.")
         return handle.get_tensor(name)
 
 
@@ -89,7 +86,7 @@ def read_kept(
     layer."""
     states = {}
     for intervention in interventions:
-        name = place_of(dataset, intervention)
+        name = states_file(dataset, intervention)
         path, facts = folder.path / name, folder.results.get(name)
         if facts is None or wrong_with(path, facts) is not None:
             return {}
@@ -103,40 +100,11 @@ def read_kept(
     return states
 
 
-def kept_bytes(n_places: int, n_layers: int, n_items: int, d_model: int, itemsize: int) -> int:
-    """Size of kept states; `n_places` counts sites and positions of all files."""
-    return n_places * n_layers * n_items * d_model * itemsize
-
-
 def refuse_full_disk(folder: Path, size: int) -> None:
     """Refuses to keep states without enough disk space, before anything is run."""
     free = shutil.disk_usage(folder).free
     if size * 2 > free:  # once as a step, once as a result
         raise UserError(
             f"Keeping states takes {size / 1e9:.1f} GB, twice that for a moment, and {str(folder)!r} has "
-            f"{free / 1e9:.1f} GB free; name fewer layers with --keep-layers, or leave --keep out."
+            f"{free / 1e9:.1f} GB free; leave --keep out, or choose a folder on another disk with --out."
         )
-
-
-def parse_layers(text: str | None, n_layers: int) -> tuple[int, ...]:
-    """Layers as in `--keep-layers 3,10-14`; all by default."""
-    if text is None:
-        return tuple(range(n_layers))
-    layers: set[int] = set()
-    for first, last in named_layers(text):
-        if last >= n_layers or first > last:
-            part = str(first) if first == last else f"{first}-{last}"
-            raise UserError(f"--keep-layers names layer {part}; the model has layers 0 to {n_layers - 1}.")
-        layers |= set(range(first, last + 1))
-    return tuple(sorted(layers))
-
-
-def format_ranges(layers: Sequence[int]) -> str:
-    """Numbers as ranges: 3, 10–14."""
-    ranges: list[list[int]] = []
-    for layer in layers:
-        if ranges and layer == ranges[-1][-1] + 1:
-            ranges[-1] = [ranges[-1][0], layer]
-        else:
-            ranges.append([layer])
-    return ", ".join("–".join(map(str, ends)) for ends in ranges)

@@ -35,10 +35,9 @@ from anchorscope.plugins import packages_of
 from anchorscope.prepare import refuse_too_few, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe, to_toml
-from anchorscope.results import DatasetResult, LeftOut, dataset_result, publish, without_results
+from anchorscope.results import DatasetResult, dataset_result, publish, without_results
 from anchorscope.steps import make
-from anchorscope.steps.dataset_run import FILE, MODEL, DatasetRun, Step
-from anchorscope.steps.job import MODEL_LIBRARIES, Job
+from anchorscope.steps.job import FILE, MODEL, MODEL_LIBRARIES, DatasetRun, Job, Step
 
 _TABLE_LIBRARIES = (*MODEL_LIBRARIES, "numpy", "scipy")
 Pass, Fit, Table = (partial(Step, libraries=names) for names in (MODEL_LIBRARIES, ("torch",), _TABLE_LIBRARIES))
@@ -112,11 +111,8 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Table("tables", tabled, _TABLES, make.tables, epoch=5),
         *(_experiment(experiment) for experiment in chosen_experiments(recipe.evidence)),
     ]
-    return [
-        step
-        for step in table
-        if controls.get(step.name, not step.name.startswith("detection-") or "detection" in recipe.keep)
-    ]
+    is_kept = "detection" in recipe.keep
+    return [step for step in table if controls.get(step.name, is_kept or not step.name.startswith("detection-"))]
 
 
 def _effects(experiment: str) -> Step:
@@ -179,7 +175,7 @@ def run_recipe(
         else:
             executor = LocalExecutor(lambda: wrap(*loaded))
         for_detectors = for_detectors and "summary.csv" not in folder.results
-        job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors, began)
+        job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors)
         held.callback(executor.forget_states)
         datasets = [DatasetRun(job, parse_spec(text), steps_of(recipe)) for text in recipe.datasets]
         refuse_too_few(recipe, {run.name: run.asked for run in datasets})
@@ -206,13 +202,13 @@ def run_recipe(
         # The run: every step that is missing, in the order of the table, dataset by dataset.
         listener.plan(_plan(datasets))
         results: list[DatasetResult] = []
-        left_out: list[LeftOut] = []
+        left_out: dict[TooFewAnswers, DatasetResult] = {}
         for run in datasets:
             try:
                 answers, labels = run.result("answers").value, run.result("labels").value
                 require_enough(run.name, labels, PER_CLASS, recipe.balance, do_not_fit(answers, job.planner.context))
             except TooFewAnswers as error:  # it does not keep the others from their chart
-                left_out.append(without_results(run, error))
+                left_out[error] = without_results(run)
                 continue
             for step in run.steps_to_make():
                 run.result(step.name).value  # noqa: B018 - it is made
@@ -221,10 +217,10 @@ def run_recipe(
             results.append(dataset_result(run))
             run.forget_values()
         if not results:
-            raise left_out[0].reason
+            raise next(iter(left_out))
 
         # The results, all at once.
-        publish(job, datasets, results, left_out, key)
+        publish(job, datasets, results, left_out, key, began)
     return out
 
 

@@ -171,10 +171,9 @@ def _wrap_functions(plugin: Plugin, value: Any) -> Any:
 def _call(plugin: Plugin, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
     try:
         return function(*given, **named)
-    except (OSError, MemoryError):
-        raise
     except Exception as error:
-        if type(error).__module__.startswith("anchorscope."):  # raised on purpose: a bad row, a mistake of the user
+        is_ours = type(error).__module__.startswith("anchorscope.")  # on purpose: a bad row, a mistake of the user
+        if is_ours or isinstance(error, OSError | MemoryError):
             raise
         raise plugin.error(f"failed: {_format_error(error)}") from error
 

@@ -150,8 +150,6 @@ class Recipe(BaseModel):
     """What stays in the run folder beside the results: states (clean) is enough, as anchorscope detect computes the
     rest where it needs it: states-cut (under the knockout and the random controls) and detection (what else detectors
     read: confidence, P(True), sampled answers, further states)."""
-    keep_layers: str | None = option(None, OUTPUT, ignore("it says what stays in the folder, not what is measured"))
-    """The layers whose states are kept, like 3,10-14; all where not given."""
     report: bool = option(True, OUTPUT, ignore("it says whether a page is made, not what is measured"), common=True)
     """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""
     trust_remote_code: bool = option(False, RUNNING, ignore("it says what may be loaded, not what is measured"))
@@ -180,7 +178,6 @@ class Recipe(BaseModel):
         if not names or repeated:
             problem = f"{', '.join(repeated)} twice" if repeated else "none"
             raise UserError(f"A run needs datasets with different names, found {problem}; name each file differently.")
-        named_layers(self.keep_layers or "0")
         parse_columns(self.columns)
         if self.parts and (len(self.parts) != 2 or len({*self.parts}) != 2):
             raise UserError(f"--parts is {','.join(self.parts)!r}; name two different sources, like context,answer.")
@@ -197,18 +194,6 @@ class Recipe(BaseModel):
                 f"{', '.join(self.datasets)}; leave --columns out, or give the path of a file, or hub:OWNER/NAME."
             )
         return self
-
-
-def named_layers(text: str) -> list[tuple[int, int]]:
-    """First and last layer of every part of `3,10-14`."""
-    layers = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        ends = [end.strip() for end in (first, last or first)]
-        if not all(end.isdecimal() and len(end) < 10 for end in ends):
-            raise UserError(f"--keep-layers has {part[:80]!r}; name layers and ranges, like 3,10-14.")
-        layers.append((int(ends[0]), int(ends[1])))
-    return layers
 
 
 def make_recipe(given: Mapping[str, Any]) -> Recipe:

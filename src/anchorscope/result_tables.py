@@ -1,9 +1,7 @@
 """The result tables of a run, from the records of its steps, with the columns of `schema`."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ from anchorscope.artefacts.schema import (
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
-from anchorscope.experiments.experiment import Found, Statistic
+from anchorscope.experiments.experiment import Found
 from anchorscope.items import Item
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
@@ -85,18 +83,7 @@ def items_frame(
         "context": [list(question.context) or None for question in questions],
         "thinking": [question.thinking for question in questions],
     }
-    return pl.DataFrame([_column(columns[name], kind).alias(name) for name, kind in ITEM_SCHEMA.items()])
-
-
-def _column(values: Sequence[Any], kind: Any) -> pl.Series:
-    """A column; lists are made from one series of all entries, far faster than one series per list."""
-    if not isinstance(kind, pl.List) or None in values:
-        return pl.Series(values, dtype=kind)
-    rows = np.repeat(np.arange(len(values)), [len(entries) for entries in values])
-    entries = _column(list(chain.from_iterable(values)), kind.inner).alias("entry")
-    lists = pl.DataFrame([pl.Series("row", rows), entries]).group_by("row", maintain_order=True).agg("entry")
-    every = pl.DataFrame({"row": np.arange(len(values))}).join(lists, on="row", how="left", maintain_order="left")
-    return every["entry"].fill_null([]).rechunk()
+    return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
 
 
 def effects_frame(
@@ -110,37 +97,31 @@ def effects_frame(
     """effects.parquet: log-odds of "truthful" over the layers, before and after, per item, intervention and probe."""
     frames = []
     for effect in effects:
+        variants: Any = effect.variant
+        if effect.run is not None and effect.run.any():  # each row's donor has a number
+            variants = [f"{effect.variant} {run + 1}" for run in effect.run]
         for q, position in enumerate(positions):
             for s, site in enumerate(SITES):
                 for p, probe in enumerate(probes):
-                    names = {"intervention": effect.intervention, "probe": probe, "site": site, "position": position}
                     frame = pl.DataFrame(
                         {
-                            "dataset": [dataset] * len(effect.items),
+                            "dataset": dataset,
                             "item_id": [item_ids[index] for index in effect.items],
-                            **{name: [value] * len(effect.items) for name, value in names.items()},
-                            "variant": _variants(effect),
+                            "intervention": effect.intervention,
+                            "probe": probe,
+                            "site": site,
+                            "position": position,
+                            "variant": variants,
                             "n_cut": effect.n_cut,
-                            "n_candidates": _nullable_column(effect.n_candidates, pl.Int64, len(effect.items)),
-                            "attention_ratio": _nullable_column(effect.attention_ratio, pl.Float64, len(effect.items)),
+                            "n_candidates": effect.n_candidates,
+                            "attention_ratio": effect.attention_ratio,
                             "logit_clean": _layer_lists(clean[effect.items, q, s, p]),
                             "logit_after": _layer_lists(effect.logits[:, q, s, p]),
-                        }
+                        },
+                        schema_overrides=EFFECT_SCHEMA,
                     )
                     frames.append(frame)
     return pl.concat(frames).select(*EFFECT_SCHEMA)
-
-
-def _nullable_column(values: np.ndarray | None, kind: type[pl.DataType], n: int) -> pl.Series:
-    """A column, or nulls."""
-    return pl.Series([None] * n if values is None else values, dtype=kind)
-
-
-def _variants(effect: Effect) -> list[str]:
-    """Each row's name: the cut edges, or the number of its donor."""
-    if effect.run is None or not effect.run.any():
-        return [effect.variant] * len(effect.items)
-    return [f"{effect.variant} {run + 1}" for run in effect.run]
 
 
 def _layer_lists(log_odds: np.ndarray) -> pl.Series:
@@ -196,43 +177,32 @@ def experiments_frame(
     """experiments.csv: one statistic per row."""
     site, position = headline
     headline_columns = {"model": model, "dataset": dataset, "site": site, "position": position}
-    rows = [
-        {**headline_columns, "experiment": name, **_statistic_row(statistic)}
-        for name, result in results.items()
-        for statistic in result.statistics
-    ]
-    return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
-
-
-def _statistic_row(statistic: Statistic) -> dict[str, object]:
-    values = {**vars(statistic), **vars(statistic.estimate)}
-    del values["estimate"]
-    return {name: _finite_or_none(value) if isinstance(value, float) else value for name, value in values.items()}
+    rows = []
+    for name, result in results.items():
+        for statistic in result.statistics:
+            row = {**headline_columns, "experiment": name, **vars(statistic), **vars(statistic.estimate)}
+            rows.append({column: row[column] for column in EXPERIMENT_SCHEMA})
+    return _with_nulls(pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA))
 
 
 def experiment_items_frame(dataset: str, item_ids: Sequence[str], results: Mapping[str, Found]) -> pl.DataFrame:
     """experiment_items.parquet: one number of one item per row."""
-    frames = [pl.DataFrame(schema=EXPERIMENT_ITEM_SCHEMA)]
-    for name, result in results.items():
-        for item_values in result.values:
-            columns = {
-                "dataset": [dataset] * len(item_values.items),
-                "item_id": [item_ids[index] for index in item_values.items],
-                "experiment": [name] * len(item_values.items),
-                "variant": [item_values.variant] * len(item_values.items),
-                "quantity": [item_values.quantity] * len(item_values.items),
-                "value": [_finite_or_none(float(value)) for value in item_values.values],
-            }
-            frames.append(pl.DataFrame(columns, schema=EXPERIMENT_ITEM_SCHEMA))
-    return pl.concat(frames)
+    rows = [
+        (dataset, item_ids[index], name, values.variant, values.quantity, float(value))
+        for name, result in results.items()
+        for values in result.values
+        for index, value in zip(values.items, values.values, strict=True)
+    ]
+    return _with_nulls(pl.DataFrame(rows, schema=EXPERIMENT_ITEM_SCHEMA, orient="row"))
+
+
+def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
+    """Missing values are null in the tables, never NaN."""
+    names = [name for name, kind in table.schema.items() if kind.is_float()]
+    return table.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in names)
 
 
 def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:
     """What can't be done on a dataset, with the reason."""
     rows = [(dataset, entry.experiment, entry.reason) for entry in missing]
     return pl.DataFrame(rows, schema=UNAVAILABLE_SCHEMA, orient="row")
-
-
-def _finite_or_none(value: float | None) -> float | None:
-    """Missing values are null in the tables, never NaN."""
-    return value if value is not None and math.isfinite(value) else None

@@ -9,7 +9,7 @@ import platform
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -25,7 +25,7 @@ from anchorscope.answers.generate import do_not_fit
 from anchorscope.answers.label import balanced_by, grouped_by
 from anchorscope.answers.template import FEW_SHOT
 from anchorscope.artefacts.run_folder import RESULTS
-from anchorscope.artefacts.schema import FEATURE_SCHEMA
+from anchorscope.artefacts.schema import FEATURE_SCHEMA, features_file
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
 from anchorscope.engine.sequences import SITES
@@ -35,7 +35,7 @@ from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
 from anchorscope.items import Item
-from anchorscope.kept_states import BEFORE_ANSWER, CLEAN, KeptStates, features_place, parse_layers, write_states
+from anchorscope.kept_states import BEFORE_ANSWER, CLEAN, KeptStates, write_states
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK
 from anchorscope.plan.interventions import Missing
@@ -43,8 +43,7 @@ from anchorscope.plugins import installed
 from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.run_page import write_all
-from anchorscope.steps.dataset_run import DatasetRun
-from anchorscope.steps.job import Job
+from anchorscope.steps.job import DatasetRun, Job
 
 _PARQUET = ("items", "effects", "pathways", "curve_samples", "experiment_items", "evidence_items")
 _CSV = ("curves", "reference_curves", "probe_scores", "summary", "experiments", "evidence_parts", "evidence_tests")
@@ -86,13 +85,8 @@ class DatasetResult:
     """Events: probes that did not converge, questions that are too long, memory that ran out."""
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A dataset with too few answers."""
-
-    reason: TooFewAnswers
-    items: pl.DataFrame
-    counts: pl.DataFrame
+LeftOut = Mapping[TooFewAnswers, DatasetResult]
+"""Datasets with too few answers: why, and their items and counts."""
 
 
 def dataset_result(run: DatasetRun) -> DatasetResult:
@@ -149,26 +143,25 @@ def dataset_result(run: DatasetRun) -> DatasetResult:
 
 def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
     """The states that the run keeps."""
-    job, keep, ids = run.job, run.job.recipe.keep, tuple(run.item_ids)
-    layers = parse_layers(job.recipe.keep_layers, job.record.identity.n_layers)
-    states = {("clean-states", CLEAN): run["clean-states"]} if "states" in keep else {}
-    if "states-cut" in keep:
-        by_place = len(job.positions), len(SITES)
-        states |= {("cut-states", name): cut.unflatten(0, by_place) for name, cut in run["cut-states"].items()}
-    to_keep = [
-        KeptStates(run.name, name, tensor, job.positions, layers, ids, run.result(step).key)
-        for (step, name), tensor in states.items()
-    ]
-    at_headline = {("before-answer", BEFORE_ANSWER): run["before-answer"]} if "states" in keep else {}
-    if "detection" in keep:
-        at_headline |= {("detection-states", name): tensor for name, tensor in run["detection-states"].items()}
-    for (step, name), tensor in at_headline.items():
-        key, headline = run.result(step).key, ((job.recipe.position,), (job.recipe.site,))
-        to_keep.append(KeptStates(run.name, name, tensor[None, None], headline[0], layers, ids, key, headline[1]))
-    return to_keep
+    job, keep = run.job, run.job.recipe.keep
+    headline = (job.recipe.position,), (job.recipe.site,)
+
+    def kept(step: str, name: str, states: Tensor, positions: tuple[str, ...], sites: tuple[str, ...]) -> KeptStates:
+        return KeptStates(run.name, name, states, positions, tuple(run.item_ids), run.result(step).key, sites)
+
+    states = []
+    if "states" in keep:
+        states.append(kept("clean-states", CLEAN, run["clean-states"], job.positions, SITES))
+        states.append(kept("before-answer", BEFORE_ANSWER, run["before-answer"][None, None], *headline))
+    for name, cut in run["cut-states"].items() if "states-cut" in keep else ():
+        by_place = cut.unflatten(0, (len(job.positions), len(SITES)))
+        states.append(kept("cut-states", name, by_place, job.positions, SITES))
+    for name, at_headline in run["detection-states"].items() if "detection" in keep else ():
+        states.append(kept("detection-states", name, at_headline[None, None], *headline))
+    return states
 
 
-def without_results(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
+def without_results(run: DatasetRun) -> DatasetResult:
     """A dataset with too few answers: its items and counts."""
     rows = zip(run.sample.questions, run["answers"], run["labels"], strict=True)
     items = [Item(*row, None) for row in rows]
@@ -177,19 +170,20 @@ def without_results(run: DatasetRun, reason: TooFewAnswers) -> LeftOut:
         for item in items
     ]
     counts = result_tables.counts_frame(run.name, run.sample, unused)
-    return LeftOut(reason, result_tables.items_frame(unused, {}), counts)
+    return DatasetResult(
+        run.name, {"items": result_tables.items_frame(unused, {}), "counts": counts}, "none", "question"
+    )
 
 
 def publish(
-    job: Job, runs: Sequence[DatasetRun], results: Sequence[DatasetResult], left_out: Sequence[LeftOut], key: str
+    job: Job, runs: Sequence[DatasetRun], results: Sequence[DatasetResult], left_out: LeftOut, key: str, since: float
 ) -> None:
     """Writes the run's results, reads them back for the report, and moves all into place at once."""
     job.progress.begin(REPORT)
     began, folder = time.monotonic(), job.folder
     with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
-        tables = {name: pl.concat([dataset.tables[name] for dataset in results]) for name in results[0].tables}
-        tables["items"] = pl.concat([tables["items"], *(dataset.items for dataset in left_out)])
-        tables["counts"] = pl.concat([tables["counts"], *(dataset.counts for dataset in left_out)])
+        every = [dataset.tables for dataset in (*results, *left_out.values())]
+        tables = {name: pl.concat([own[name] for own in every if name in own]) for name in results[0].tables}
         _write_files(made, tables, results, job.fits)
         (made / "recipe.toml").write_text(to_toml(job.recipe), encoding="utf-8")
         manifest = _manifest(job, runs, results, left_out, tables)
@@ -197,7 +191,7 @@ def publish(
             findings = FinishedRun(made, manifest, job.recipe, folder.path).findings
             write_all(findings, made, job.progress, job.recipe.report)
         manifest["steps"].append(_step_entry(REPORT, time.monotonic() - began, peak_memory_mb(), key))
-        manifest["elapsed_seconds"] = round(time.monotonic() - job.began, 3)
+        manifest["elapsed_seconds"] = round(time.monotonic() - since, 3)
         folder.publish(made, manifest, key)
     job.progress.done(REPORT)
     counts = job.executor.counts()
@@ -224,7 +218,7 @@ def _write_files(
         for states in dataset.kept:
             fits(write_states, states, made, title="states")
         if dataset.features is not None:
-            path = made / features_place(dataset.name)
+            path = made / features_file(dataset.name)
             path.parent.mkdir(parents=True, exist_ok=True)
             dataset.features.write_parquet(path)
 
@@ -233,7 +227,7 @@ def _manifest(
     job: Job,
     runs: Sequence[DatasetRun],
     results: Sequence[DatasetResult],
-    left_out: Sequence[LeftOut],
+    left_out: LeftOut,
     tables: Mapping[str, pl.DataFrame],
 ) -> dict[str, Any]:
     recipe, identity, (first, final) = job.recipe, job.record.identity, job.batch_tokens
@@ -271,13 +265,14 @@ def facts_in_words(
     recipe: Recipe, identity: ModelIdentity, batch_tokens: tuple[int, int], results: Sequence[DatasetResult]
 ) -> dict[str, str]:
     first, final = batch_tokens
+    examples = "no examples" if recipe.prompt == "zero-shot" else f"{len(FEW_SHOT)} examples"
     lowered = f", lowered to {final} when memory ran out" if final != first else ""
     return {
         "model": f"{identity.name} ({identity.architecture}, {identity.n_layers} layers, {identity.d_model} wide, "
         f"{identity.parameters / 1e6:,.0f} million parameters)",
         "weights": f"{identity.source}, fingerprint {identity.fingerprint[:16]}",
         "questions": ", ".join(recipe.datasets) + (f", at most {recipe.limit} each" if recipe.limit else ""),
-        "prompt": f"{recipe.prompt}, {_describe_examples(recipe.prompt)}",
+        "prompt": f"{recipe.prompt}, {examples}" + " as earlier turns" * (recipe.prompt == "chat"),
         "answers": _join_by_dataset({dataset.name: _answers(dataset, recipe.max_new_tokens) for dataset in results}),
         "labels": _join_by_dataset({dataset.name: _describe_labels(dataset) for dataset in results}),
         "exact tokens": _describe_exact_tokens(results),
@@ -289,12 +284,6 @@ def facts_in_words(
         "device": f"{identity.device}, {identity.dtype}, batches of {first} tokens{lowered}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
     }
-
-
-def _describe_examples(prompt: str) -> str:
-    if prompt == "zero-shot":
-        return "no examples"
-    return f"{len(FEW_SHOT)} examples" + (" as earlier turns" if prompt == "chat" else "")
 
 
 def _answers(dataset: DatasetResult, longest: int) -> str:
@@ -339,11 +328,11 @@ def versions() -> dict[str, str]:
 
 
 def run_warnings(
-    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Sequence[LeftOut]
+    recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Iterable[TooFewAnswers]
 ) -> list[str]:
     """Every warning of a run."""
     warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
-    warnings += [f"not measured: {dataset.reason}" for dataset in left_out]
+    warnings += [f"not measured: {reason}" for reason in left_out]
     for dataset in results:
         named = f"{dataset.name}: " if len(results) > 1 else ""
         warnings += [named + text for text in _warn_of_data(dataset, recipe.balance)]
@@ -351,10 +340,6 @@ def run_warnings(
         warnings += _warn_of_unavailable(dataset)
         warnings += dataset.notes
     return warnings
-
-
-def _have(n: int) -> str:
-    return "has" if n == 1 else "have"
 
 
 def _warn_of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
@@ -371,21 +356,24 @@ def _warn_of_data(dataset: DatasetResult, balance: str) -> Iterator[str]:
     elif dataset.balanced_by == "dataset":
         why = "no relations: balanced" if balance == "relation" else "balanced (--balance dataset)"
         yield f"{why} over the whole dataset, {_BASE_RATES}"
-    elif missing := used["relation"].null_count():
-        yield f"{missing:,} of {used.height:,} used questions {_have(missing)} no relation: balanced as one relation"
+    elif without := _count_missing(used, "relation"):
+        yield f"{without}: balanced as one relation"
     if dataset.grouped_by == "question":
         yield "no subjects: every question is its own group, so questions about one thing may stand in several folds"
-    elif dataset.grouped_by == "subject" and (missing := used["subject"].null_count()):
-        yield (
-            f"{missing:,} of {used.height:,} used questions {_have(missing)} no subject: each is its own group, so "
-            "questions about one thing may stand in several folds"
-        )
+    elif dataset.grouped_by == "subject" and (without := _count_missing(used, "subject")):
+        yield f"{without}: each is its own group, so questions about one thing may stand in several folds"
     if used.height < FOR_A_CHART:
         yield (
             f"{used.height:,} answers used, fewer than {FOR_A_CHART}: intervals are wide, and small differences stay "
             "undecided"
         )
     yield from _warn_of_thin_folds(used)
+
+
+def _count_missing(used: pl.DataFrame, column: str) -> str:
+    missing = used[column].null_count()
+    verb = "has" if missing == 1 else "have"
+    return f"{missing:,} of {used.height:,} used questions {verb} no {column}" if missing else ""
 
 
 def _warn_of_thin_folds(used: pl.DataFrame) -> Iterator[str]:

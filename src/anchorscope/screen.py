@@ -23,6 +23,7 @@ _JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothin
 _bars: list[Bars] = []  # on the screen: a bar hides the cursor, so an error has to take it down
 _LEAST_WIDTH = 60  # columns: with fewer there's no room for a bar beside the words
 _WIDEST_CARD = 100  # columns
+_EVERY = 5.0  # seconds between lines where there is no bar
 _TRUST_STYLES = {"yes": "green", "partly": "yellow", "no": "red"}
 
 
@@ -76,16 +77,19 @@ def clear_screen() -> None:
         _bars.pop().stop()
 
 
-class TimeLeft(Progress):
-    """Which step a job is at, and how long it still takes, from the speed of earlier steps of each kind."""
+class ScreenProgress(Progress):
+    """A bar on a terminal; elsewhere a line when a part begins and ends, and every few seconds.
+
+    How long a job still takes comes from the speed of its earlier steps of each kind.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._since = clock, clock()
         self._steps: dict[str, PlannedStep] = {}
         self._seconds: dict[str, float] = {}  # of steps that exist
         self._n_made = 0
-        self.seconds_of_part = 0.0
-        """What the current part of the current step still takes, at its own speed."""
+        self.seconds_of_part = 0.0  # that the current part of the current step still takes, at its own speed
+        self._title, self._total, self._done, self._began, self._shown = "", 0, 0, 0.0, 0.0
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
         """The job's steps; a later plan replaces this one, and what was made since the first still counts."""
@@ -128,15 +132,6 @@ class TimeLeft(Progress):
             return ""
         return f"{'about' if len(costed) == len(remaining) else 'at least'} {duration(seconds)} left"
 
-
-class ScreenProgress(TimeLeft):
-    """A bar on a terminal; elsewhere a line when a part begins and ends, and every few seconds."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic, every: float = 5.0) -> None:
-        super().__init__(clock)
-        self._every = every
-        self._title, self._total, self._done, self._began, self._shown = "", 0, 0, 0.0, 0.0
-
     def start(self, title: str, total: int) -> None:
         clear_screen()
         self._title, self._total, self._done = harmless(title), total, 0
@@ -155,9 +150,8 @@ class ScreenProgress(TimeLeft):
     def advance(self, units: int) -> None:
         self._done += units
         now = self._clock()
-        seconds = (now - self._began) / max(self._done, 1) * (self._total - self._done)
-        self.seconds_of_part = seconds
-        is_due = now - self._shown >= self._every and 0 < self._done < self._total
+        seconds = self.seconds_of_part = (now - self._began) / max(self._done, 1) * (self._total - self._done)
+        is_due = now - self._shown >= _EVERY and 0 < self._done < self._total
         if not _bars and not is_due:
             return
         whole = self.left()
@@ -181,11 +175,6 @@ class ScreenProgress(TimeLeft):
     def _line(self) -> str:
         percent = 100 * self._done // self._total if self._total else 100
         return f"{self._title}  {self._done}/{self._total}  {percent} %"
-
-
-def print_card(card: "AnswerCard", console: Console) -> None:
-    """The answer card: the sentence, whether to trust it, the numbers, warnings, next steps."""
-    console.print(card_text(card, console.width), soft_wrap=True, highlight=False)
 
 
 def card_text(card: "AnswerCard", width: int) -> Text:

@@ -66,7 +66,7 @@ class RunRecords:
 
 def records_of(run: FinishedRun) -> RunRecords:
     scores, curves = run.csv("probe_scores"), run.csv("curves")
-    shares = run.csv_where_made("evidence_parts", PART_SCHEMA)
+    shares = run.csv("evidence_parts", PART_SCHEMA)
     metrics: dict[str, float] = {}
     for row in run.csv("summary").iter_rows(named=True):
         metrics |= _add_interval(_metric_name(row["dataset"], *(row[column] for column in _SUMMARY)), row, "value")

@@ -8,21 +8,13 @@ import contextlib
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.run_folder import (
-    OtherVersion,
-    index_in,
-    is_run,
-    read_index,
-    read_manifest,
-    rerun_command,
-    version_of,
-)
+from anchorscope.artefacts.run_folder import OtherVersion, index_in, is_run, read_index, read_manifest, rerun_command
 from anchorscope.artefacts.sealed_folder import (
     COMPARISON,
     DETECTORS,
@@ -138,10 +130,10 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
         )
     for _ in range(_AGAIN):
         before = _index_bytes(folder)
-        found_now = _verify(folder, listener)
-        if found_now.whole or _index_bytes(folder) == before:  # no run at work wrote in the meantime
+        verified = _verify(folder, listener)
+        if verified.whole or _index_bytes(folder) == before:  # no run at work wrote in the meantime
             break
-    return found_now
+    return verified
 
 
 def _verify(folder: Path, progress: Progress) -> Verified:
@@ -149,14 +141,14 @@ def _verify(folder: Path, progress: Progress) -> Verified:
     problems, size = _check(folder, listing.files, progress)
     problems = [*listing.problems, *problems]
     commands = [listing.command] if problems else []
-    unlisted = [name for name in _names_below(folder) if name not in listing.files and name not in listing.markers]
+    unlisted, inner_folders = _find_unlisted(folder, listing)
     n_files = len(listing.files) + len({problem.file for problem in listing.problems})
-    for name in _find_inner_folders(folder, unlisted):
+    for name in inner_folders:
         inner, below = _verify(folder / name, progress), f"{name}/"
         problems += [replace(problem, file=below + problem.file) for problem in inner.problems]
         commands += inner.commands
         size, n_files = size + inner.size, n_files + inner.files
-        unlisted = [file for file in unlisted if not file.startswith(below)] + [below + file for file in inner.unlisted]
+        unlisted += [below + file for file in inner.unlisted]
     seconds, commands = time.monotonic() - began, list(dict.fromkeys(commands))
     files = (tuple(problems), tuple(unlisted), tuple(commands))
     return Verified(folder, listing.kind, listing.finished, n_files, size, seconds, *files)
@@ -199,7 +191,7 @@ def _list_run(folder: Path) -> _Listing:
         unusable = Problem(MANIFEST, f"cannot be used: {error}")
     try:
         run = read_index(folder) if is_run(folder) else None
-        if run is None and (manifest is None or version_of(manifest) > 1):
+        if run is None:
             listing.problems.append(Problem(INDEX, "is missing"))
     except UserError as error:
         if manifest is None or not isinstance(error, OtherVersion):  # an older run is checked by its manifest
@@ -250,23 +242,22 @@ def _list_bundle(folder: Path) -> _Listing:
     return listing
 
 
-def _names_below(folder: Path) -> Iterator[str]:
-    """All files below a folder, except in half-made folders of a running or killed run."""
+def _find_unlisted(folder: Path, listing: _Listing) -> tuple[list[str], list[str]]:
+    """Files that aren't listed, and folders of ours that hold such; half-made folders of a run at work are left out."""
+    unlisted: list[str] = []
+    inner: list[str] = []
     for above, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.endswith(PARTIAL))
         links = [name for name in folders if (Path(above) / name).is_symlink()]
-        for name in sorted([*names, *links]):
-            yield (Path(above) / name).relative_to(folder).as_posix()
-
-
-def _find_inner_folders(folder: Path, unlisted: Sequence[str]) -> list[str]:
-    """Outermost folders of ours inside a folder."""
-    inner: list[str] = []
-    for name in unlisted:
-        above = [str(part) for part in reversed(PurePosixPath(name).parents[:-1])]
-        if not any(part in inner for part in above):
-            inner += [part for part in above if _kind_of_folder(folder / part) is not None][:1]
-    return inner
+        where = Path(above).relative_to(folder)
+        paths = [(where / name).as_posix() for name in sorted([*names, *links])]
+        new = [path for path in paths if path not in listing.files and path not in listing.markers]
+        if new and where.parts and _kind_of_folder(Path(above)) is not None:
+            inner.append(where.as_posix())
+            folders.clear()
+        else:
+            unlisted += new
+    return unlisted, inner
 
 
 def _index_bytes(folder: Path) -> bytes | None:

@@ -10,10 +10,11 @@ import pytest
 
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.template import build_prompts, make_template, prefix_length
+from anchorscope.cli.run import render_preview
 from anchorscope.datasets.question import Question
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import ModelFacts
-from anchorscope.preview import Record, build_preview, preview_recipe, render_preview
+from anchorscope.preview import Record, build_preview, preview_recipe
 from anchorscope.recipe import Recipe, make_recipe
 
 TEMPLATE = "{% for message in messages %}[{{ message.role }}]{{ message.content }}{% endfor %}[assistant]"

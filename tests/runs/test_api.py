@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import anchorscope
+from anchorscope.api import question_files
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.models.loading import load as load_model
-from anchorscope.prepare import question_files
 from anchorscope.recipe import Recipe
 from compared_runs import write_run
 from report_shares import run_with_shares

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import anchorscope
+from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.cli.main import app
 from anchorscope.comparing import compare as story
 from anchorscope.comparing.compare import FILES, Comparison, differences, open_runs
@@ -215,7 +216,7 @@ def test_a_changed_comparison_is_reported_when_read(compared: tuple[list[Path], 
 def test_a_comparison_that_fails_leaves_the_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, out = pair(tmp_path), tmp_path / "out"
     out.mkdir()
-    (out / "comparison.json").write_text('{"earlier": true, "sha256": {}}')
+    (out / "comparison.json").write_text(json.dumps(sealed({"earlier": True, "sha256": {}})))
 
     def fail(*_: object) -> None:
         raise KeyboardInterrupt

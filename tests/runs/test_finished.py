@@ -23,7 +23,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
 from anchorscope.report.shares import has_shares
 from anchorscope.stats.estimate import percentile_interval
-from whole_runs import N_LAYERS, SmallRun
+from whole_runs import SmallRun
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +100,16 @@ def copied(published: tuple[Path, Findings], tmp_path: Path) -> Path:
 
 
 def as_first_version(manifest: dict[str, Any]) -> None:
-    """The first had no version, no seal, and fewer files."""
-    del manifest["schema_version"], manifest["seal"], manifest["sha256"]["curve_samples.parquet"]
+    """The first had no version and no seal."""
+    del manifest["schema_version"], manifest["seal"]
 
 
-def test_a_run_of_the_first_version_is_read(copied: Path) -> None:
-    (copied / "index.json").unlink()
+def test_a_run_of_the_first_version_is_refused_in_one_line(copied: Path) -> None:
     rewritten(copied, as_first_version, seal=False)
-    assert open_finished(copied).findings.n_layers == N_LAYERS
+    shown = CliRunner().invoke(app, ["show", str(copied)], prog_name="anchorscope")
+    (line,) = shown.stderr.splitlines()
+    assert "has the first format, which is not read any more. Run the same command again" in line
+    assert shown.exit_code == 2
 
 
 def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copied: Path) -> None:
@@ -151,7 +153,7 @@ def test_a_run_from_before_the_parts_is_read_without_them(copied: Path) -> None:
 
 
 def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:
-    rewritten(copied, as_first_version, seal=False)
+    rewritten(copied, lambda manifest: manifest["sha256"].pop("curve_samples.parquet"))
     (copied / "curve_samples.parquet").unlink()
     with pytest.raises(UserError, match=r"has no curve_samples.parquet: it was made by an older.*anchorscope run"):
         open_finished(copied).findings  # noqa: B018

@@ -43,7 +43,6 @@ SIZES: dict[str, Any] = {
     "columns": (),
     "evidence_items": 60,
     "window": None,
-    "keep_layers": None,
     "balance": "relation",
     "prompt": "few-shot",
     "random_weights": False,

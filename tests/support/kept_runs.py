@@ -116,5 +116,5 @@ def _write_states(folder: Path, data: Dataset, run: str, broken: bool) -> None:
     if broken:
         states[0, 0, 1, 3, 5] = torch.nan
     ids = tuple(data.item_ids)
-    kept = KeptStates(data.name, run, states, (POSITION,), tuple(range(len(LAYERS))), ids, "key", sites)
+    kept = KeptStates(data.name, run, states, (POSITION,), ids, "key", sites)
     write_states(kept, folder)

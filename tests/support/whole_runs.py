@@ -67,14 +67,15 @@ def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:
 @contextmanager
 def watching() -> Iterator[list[str]]:
     """The steps that are made by the runs inside, in the order in which they are done."""
-    made, store = [], StepResult._store
+    made, write = [], StepResult._write
 
-    def watched(self: StepResult, value: Any, seconds: float) -> None:
-        store(self, value, seconds)
+    def watched(self: StepResult, value: Any) -> Any:
+        files = write(self, value)
         made.append(self.name)
+        return files
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StepResult, "_store", watched)
+        patch.setattr(StepResult, "_write", watched)
         yield made
 
 
@@ -98,14 +99,14 @@ class Stop(BaseException):
 @contextmanager
 def stopping(name: str, moment: str = "work") -> Iterator[None]:
     """Ends the run inside a step: before its work, or in the middle of writing its result."""
-    value_of, store = StepResult.value.fget, StepResult._store
+    value_of, store = StepResult.value.fget, StepResult._write
 
     def stopped(self: StepResult) -> Any:
         if self.name == name and moment == "work" and not self._held:
             raise Stop
         return value_of(self)
 
-    def half(self: StepResult, value: Any, seconds: float) -> None:
+    def half(self: StepResult, value: Any) -> Any:
         if self.name == name and moment == "write":
             write = self.form.write
 
@@ -116,11 +117,11 @@ def stopping(name: str, moment: str = "work") -> Iterator[None]:
                 raise Stop
 
             self.form = self.form._replace(write=write_half)
-        store(self, value, seconds)
+        return store(self, value)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StepResult, "value", property(stopped))
-        patch.setattr(StepResult, "_store", half)
+        patch.setattr(StepResult, "_write", half)
         yield
 
 

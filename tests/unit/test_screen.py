@@ -11,7 +11,7 @@ from anchorscope.cli.terminal import user_errors
 from anchorscope.errors import UserError
 from anchorscope.progress import PlannedStep
 from anchorscope.report.answer_card import AnswerCard, Bar, NextStep, Trust
-from anchorscope.screen import ScreenProgress, TimeLeft, card_text
+from anchorscope.screen import ScreenProgress, card_text
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ PLAN = [
 
 def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_measured() -> None:
     now = 0.0
-    job = TimeLeft(lambda: now)
+    job = ScreenProgress(lambda: now)
     assert (job.step(), job.left()) == ("", "")
     job.plan(PLAN)
     assert (job.step(), job.left()) == ("step 1 of 4", "")

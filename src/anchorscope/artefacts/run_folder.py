@@ -25,7 +25,6 @@ from anchorscope.artefacts.sealed_folder import (
     are_inside,
     damage,
     facts_of,
-    hashes_of,
     open_locked,
     read_json,
     read_sealed,
@@ -100,15 +99,6 @@ class RunFolder(OwnFiles):
         """A message for the user, also kept in the manifest."""
         self.events.append(what)
         self.progress.note(what)
-
-    def remember(self, name: str, value: Any) -> None:
-        """Stores a value for a resumed run."""
-        self.notes[name] = value
-        self.save()
-
-    def remembered(self, name: str) -> Any:
-        """The stored value; None if there is none."""
-        return self.notes.get(name)
 
     def step_files(self) -> list[str]:
         return [name for record in self.steps.values() for name in record.files]
@@ -204,7 +194,8 @@ class RunFolder(OwnFiles):
         gone: dict[str, Any] = {"dropped": True, "files": {}}
         steps = {name: {**vars(record), **(gone if record.large else {})} for name, record in self.steps.items()}
         index = {"steps": steps, "notes": {**self.notes, "published": key}}
-        content = {"schema_version": SCHEMA_VERSION, **manifest, "index": index, "sha256": hashes_of(facts)}
+        hashes = {name: file_facts["sha256"] for name, file_facts in facts.items()}
+        content = {"schema_version": SCHEMA_VERSION, **manifest, "index": index, "sha256": hashes}
         write_json(made / MANIFEST, sealed(content))
         self.notes.pop("published", None)
         self.take(made, facts | facts_of(made, [MANIFEST]), MANIFEST)
@@ -246,16 +237,9 @@ def _refuse(path: Path) -> None:
     """Refuses a folder that holds anything but a run, or whose index can't be used, or with links inside."""
     if is_run(path):
         return _refuse_links(read_index(path))
-    manifest = None
     with contextlib.suppress(OSError, ValueError):
-        manifest = read_json(path / MANIFEST) if (path / "recipe.toml").exists() else None
-    if isinstance(manifest, dict) and "sha256" in manifest:
-        older = f"was made by an older version of anchorscope, which left no list of its files ({INDEX})"
-        why = f"has lost its {INDEX}" if "schema_version" in manifest else older
-        raise UserError(
-            f"The run in {str(path)!r} {why}; it can be shown and compared, but not resumed. Choose another "
-            f"folder with --out."
-        )
+        if (path / "recipe.toml").exists() and "sha256" in read_json(path / MANIFEST):
+            raise UserError(f"The run in {str(path)!r} has no {INDEX} and cannot be resumed; choose another --out.")
     refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
 
 
@@ -332,7 +316,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise Damaged(
             f"{str(path)!r} is not a finished run (its manifest.json is damaged). {run_again(path)}"
         ) from None
-    hashes, version = (record.get("sha256"), version_of(record)) if isinstance(record, dict) else (None, 0)
+    hashes, version = (record.get("sha256"), record.get("schema_version", 1)) if isinstance(record, dict) else (0, 0)
     if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
         raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
     if version > SCHEMA_VERSION:
@@ -340,6 +324,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
             f"to {SCHEMA_VERSION}); update anchorscope to read it."
         )
+    if version < 2:
+        raise UserError(f"The run {str(path)!r} has the first format, which is not read any more. {run_again(path)}")
     try:
         return unsealed(record)
     except ValueError:
@@ -348,13 +334,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         ) from None
 
 
-def version_of(manifest: Mapping[str, Any]) -> Any:
-    """The format of a folder; the first one didn't say."""
-    return manifest.get("schema_version", 1)
-
-
 def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:
-    """The steps and notes of the final index, from the manifest; none for an early version."""
+    """The steps and notes of the final index, from the manifest; none where it lists what no run can have written."""
     index = manifest.get("index", {"steps": {}, "notes": {}})
     in_steps = _files_of_steps(index)
     if not (are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps))):

@@ -28,6 +28,16 @@ def _counts(*names: str) -> Schema:
     return dict.fromkeys(names, pl.Int64())
 
 
+def states_file(dataset: str, run: str) -> str:
+    """Kept states of a dataset in one run of its items, relative to the run folder."""
+    return f"states/{dataset}/{run}.safetensors"
+
+
+def features_file(dataset: str) -> str:
+    """What detectors read of the used items beside their states (`FEATURE_SCHEMA`)."""
+    return f"states/{dataset}/features.parquet"
+
+
 def empty(schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataFrame:
     return pl.DataFrame(schema=schema)
 

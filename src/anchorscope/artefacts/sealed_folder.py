@@ -82,10 +82,6 @@ def only_hashes(hashes: Mapping[str, str]) -> dict[str, FileFacts]:
     return {name: {"sha256": digest} for name, digest in hashes.items()}
 
 
-def hashes_of(files: Mapping[str, FileFacts]) -> dict[str, str]:
-    return {name: facts["sha256"] for name, facts in files.items()}
-
-
 def wrong_with(path: Path, facts: FileFacts) -> str | None:
     """What is wrong with a file, in words; None if it is whole."""
     try:
@@ -122,7 +118,8 @@ def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def sealed_text(folder: Path, record: Mapping[str, Any], names: Collection[str]) -> str:
     """A manifest as text: its content, the sha256 of files, and the hash of all that."""
-    record = sealed({**record, "sha256": hashes_of(facts_of(folder, names))})
+    hashes = {name: facts["sha256"] for name, facts in facts_of(folder, names).items()}
+    record = sealed({**record, "sha256": hashes})
     return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -135,12 +132,11 @@ def read_json(path: Path) -> Any:
 
 
 def unsealed(record: Any) -> dict[str, Any]:
-    """The content of a sealed record; `ValueError` if it was changed. Early versions have no seal."""
+    """The content of a sealed record; `ValueError` if it was changed."""
     if not isinstance(record, dict) or not isinstance(hashes := record.get("sha256", {}), dict):
         raise ValueError("something else")
     content = {name: value for name, value in record.items() if name != "seal"}
-    is_early = "seal" not in record and record.get("schema_version", 1) == 1
-    if not (is_early or record.get("seal") == canonical_hash(content)) or not are_inside(hashes):
+    if record.get("seal") != canonical_hash(content) or not are_inside(hashes):
         raise ValueError("changed")
     return content
 
@@ -337,7 +333,7 @@ class SealedFolder:
             why = f"(its {self.manifest} is damaged); make it with {self.command}."
         raise UserError(f"{str(path)!r} is not a {self.kind} {why}")
 
-    def place(self, path: Path, manifest: dict[str, Any], name: str) -> Path:
+    def checked_file(self, path: Path, manifest: dict[str, Any], name: str) -> Path:
         """Path of a file of a finished folder; a damaged one is refused."""
         wrong = damage(path, {name: {"sha256": manifest["sha256"][name]}})
         if wrong is not None:

@@ -9,12 +9,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from anchorscope.artefacts.run_folder import RunFolder, StepRecord
-from anchorscope.artefacts.sealed_folder import damage, facts_of
+from anchorscope.artefacts.sealed_folder import FileFacts, damage, facts_of
 from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
 
 _KEY_SHOWN = 12
@@ -35,41 +36,31 @@ class Source:
     key: str
 
 
-@dataclass(frozen=True)
-class MadeFrom:
-    """What a step is made from, beside the steps before it."""
-
-    epoch: int = 1
-    """Raised whenever the step's code gives other numbers."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    libraries: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the libraries that compute it."""
-
-
 class StepResult:
-    """One step of a run: its key, and its result on demand."""
+    """One step of a run: its key, and its result on demand.
+
+    `epoch` is raised when the step's code comes to give other numbers; `libraries` are versions. A `large` result is
+    dropped when the run is finished, and made again where it is needed; one that is not `stored` is never written.
+    """
 
     def __init__(
         self,
         folder: RunFolder,
         name: str,
         parents: "Sequence[StepResult | Source]",
-        made_from: MadeFrom,
         form: Format,
         make: Callable[[], Any],
+        *,
+        epoch: int = 1,
+        options: Mapping[str, Any] = MappingProxyType({}),
+        libraries: Mapping[str, str] = MappingProxyType({}),
         large: bool = False,
         stored: bool = True,
     ) -> None:
         self.folder, self.name, self.form, self._make = folder, name, form, make
-        self.parents = tuple(parent for parent in parents if isinstance(parent, StepResult))
-        self.large = large  # a large result is dropped when the run is finished, and made again where it is needed
-        self._stored = stored
-        parts = {
-            "epoch": made_from.epoch,
-            "options": dict(made_from.options),
-            "libraries": dict(made_from.libraries),
-            "parents": {parent.name: parent.key for parent in parents},
-        }
+        self.large, self._stored = large, stored
+        before = {parent.name: parent.key for parent in parents}
+        parts = {"epoch": epoch, "options": dict(options), "libraries": dict(libraries), "parents": before}
         self.made_from: dict[str, Any] = json.loads(json.dumps(parts))  # as it is read back: lists, no tuples
         self.key: str = canonical_hash({"step": name, **self.made_from})
         self._held: list[Any] = []
@@ -94,10 +85,7 @@ class StepResult:
         made = self._make()  # other steps may be made on the way; their time is theirs
         own = time.monotonic() - began - (self.folder.seconds_in_steps - inner)
         self.folder.seconds_in_steps += own
-        if self._stored:
-            self._store(made, own)
-        else:
-            self._note(own)
+        self._record(own, self._write(made) if self._stored else {})
         self._held.append(made)
         return made
 
@@ -116,11 +104,8 @@ class StepResult:
     def _path(self) -> Path:
         return self.folder.work / f"{self.name}-{self.key[:_KEY_SHOWN]}"
 
-    def _store(self, value: Any, seconds: float) -> None:
-        """Writes the result, then the index, then removes what it replaces.
-
-        The index lists the files beforehand, so that a killed run recognises them as its own.
-        """
+    def _write(self, value: Any) -> dict[str, FileFacts]:
+        """Writes the result; the index lists its files beforehand, so that a killed run recognises them as its own."""
         path, folder = self._path(), self.folder
         make_folder(path.parent)
         with folder_beside(path) as half_made:
@@ -134,23 +119,19 @@ class StepResult:
             folder.clear_way(files)
             folder.save()
             move_files(half_made, path, names)
+        return files
+
+    def _record(self, seconds: float, files: dict[str, FileFacts]) -> None:
+        """Lists the result, and removes the files that it replaces."""
+        folder, seconds, is_dropped = self.folder, round(seconds, 3), not self._stored
         before = folder.steps.pop(self.name, None)
         folder.steps[self.name] = StepRecord(
-            self.key, self.made_from, files, round(seconds, 3), peak_memory_mb(), self.large
+            self.key, self.made_from, files, seconds, peak_memory_mb(), self.large, is_dropped
         )
         for name in files:
             folder.arriving.pop(name)
         folder.drop([] if before is None else [name for name in before.files if name not in files])
         folder.progress.done(self.name)
-
-    def _note(self, seconds: float) -> None:
-        """Records that the result was made, and that the folder does not hold it."""
-        before = self.folder.steps.pop(self.name, None)
-        self.folder.steps[self.name] = StepRecord(
-            self.key, self.made_from, {}, round(seconds, 3), peak_memory_mb(), self.large, dropped=True
-        )
-        self.folder.drop([] if before is None else before.files)
-        self.folder.progress.done(self.name)
 
     def _explain_change(self, record: StepRecord) -> str:
         """How its inputs differ from those of the stored result."""

@@ -9,9 +9,10 @@ from anchorscope.bench.options import Options, refuse_no_folder
 from anchorscope.bench.options import about as about_bench
 from anchorscope.catalogue import RATED
 from anchorscope.cli.help import AsJson, Executor, Quiet, Workers, in_panel, output, parameter, running, with_options
-from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, split_list, user_errors
+from anchorscope.cli.terminal import emit_json, emit_text, listener, loading, user_errors
 from anchorscope.errors import UserError, shortened
 from anchorscope.execute.choose import choose
+from anchorscope.options import split_list
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder
 from anchorscope.screen import say
 

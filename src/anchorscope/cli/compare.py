@@ -6,19 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anchorscope.cli.help import AsJson, Executor, PlainCommand, Quiet, Workers, in_help, running
-from anchorscope.cli.terminal import (
-    INCOMPLETE,
-    NOTHING_KEPT,
-    emit_json,
-    emit_text,
-    listener,
-    loading,
-    split_list,
-    user_errors,
-)
+from anchorscope.cli.terminal import INCOMPLETE, NOTHING_KEPT, emit_json, emit_text, listener, loading, user_errors
 from anchorscope.comparing.rules import REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
+from anchorscope.options import split_list
 from anchorscope.recipe import about, named_folder
 from anchorscope.screen import say
 

@@ -77,8 +77,8 @@ def models(
         return emit_json({"embedded": embedded, "other": OTHER_MODELS, "cache": cache_dir()})
     rows = [("--model", "what it is", "size", "licence", "here")]
     for entry in embedded:
-        here = "yes" if entry["path"] else f"no: {entry['install']}"
-        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], here))
+        state = "yes" if entry["path"] else f"no: {entry['install']}"
+        rows.append((entry["name"], f"{entry['title']}, embedded", f"{entry['size_mb']} MB", entry["licence"], state))
     print_rows([*rows, *((name, about, "", "", "") for name, about in OTHER_MODELS.items())])
     say(f"\nembedded models are kept in {cache_dir()} (ANCHORSCOPE_CACHE moves it)", quiet)
 
@@ -165,8 +165,8 @@ def _list_datasets(as_json: bool, quiet: bool) -> None:
     from anchorscope.datasets.catalog import BUILT_IN, SOURCES
 
     if as_json:
-        known = [{"name": name, **asdict(source)} for name, source in SOURCES.items()]
-        return emit_json({"built_in": [*BUILT_IN], "hub": known, "files": QUESTION_FILES})
+        on_hub = [{"name": name, **asdict(source)} for name, source in SOURCES.items()]
+        return emit_json({"built_in": [*BUILT_IN], "hub": on_hub, "files": QUESTION_FILES})
     rows = [("name", "questions", "where from")]
     rows += [(name, f"{len(load()):,}", "built in") for name, load in BUILT_IN.items()]
     for name, source in SOURCES.items():

@@ -27,7 +27,7 @@ from anchorscope.cli.terminal import (
     user_errors,
 )
 from anchorscope.errors import UserError
-from anchorscope.screen import harmless, print_card, say
+from anchorscope.screen import card_text, harmless, say
 
 if TYPE_CHECKING:  # polars and the report are imported when a run is opened: help has to come at once
     from anchorscope.finished import FinishedRun
@@ -120,7 +120,7 @@ def _show_run(run: "FinishedRun", as_json: bool, quiet: bool) -> None:
     if as_json:
         return emit_json({"run": run.path, "answer": run.card.record(), "items": rows})
     with page() as console:
-        print_card(run.card, console)
+        console.print(card_text(run.card, console.width), soft_wrap=True)
         console.print("\nA few items")
     for row in rows[:_FEW]:
         asked, answer = short(row["question"], _LONG), short(row["model_answer"], _LONG // 2) or "nothing"
@@ -173,10 +173,11 @@ def view(
 
     with loading("polars", quiet):
         from anchorscope.comparing.compare import compare
+        from anchorscope.viewing.results import list_results
         from anchorscope.viewing.server import ViewServer
 
-    with user_errors(stopped="stopped"), ViewServer(path, "127.0.0.1", port, compare) as server:
-        results = server.results.list()
+    with user_errors(stopped="stopped"), ViewServer(path, port, compare) as server:
+        results = list_results(server.root)
         if not results:
             raise UserError(f"There is no run below {str(path)!r}; name the folder that holds yours, or {_MAKE_ONE}")
         if as_json:

@@ -17,7 +17,7 @@ from anchorscope.execute.choose import choose
 from anchorscope.options import PANELS, option_of, split_list
 from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder, read_recipe
-from anchorscope.screen import console, print_card, say
+from anchorscope.screen import card_text, console, say
 
 if TYPE_CHECKING:
     from anchorscope.finished import FinishedRun
@@ -132,7 +132,7 @@ def _record(run: "FinishedRun") -> dict[str, Any]:
 def _report(run: "FinishedRun") -> None:
     """The answer card, then the files to open."""
     console.print()
-    print_card(run.card, console)
+    console.print(card_text(run.card, console.width), soft_wrap=True, highlight=False)
     for warning in run.manifest["warnings"]:
         if warning not in run.card.warnings:
             say(f"warning: {warning}")
@@ -146,13 +146,57 @@ def _report(run: "FinishedRun") -> None:
 def _show_preview(recipe: Recipe, as_json: bool, quiet: bool) -> None:
     check_inputs(recipe, dry=True)
     with loading("torch", quiet):
-        from anchorscope.preview import preview_recipe, render_preview
+        from anchorscope.preview import preview_recipe
 
     preview = preview_recipe(recipe)
     if as_json:
         emit_json(preview)
     else:
         emit_text(render_preview(preview))
+
+
+def render_preview(preview: dict[str, Any]) -> str:
+    """A dry run as plain text: what would be run, then what the model would see."""
+    model, datasets = preview["model"], preview["datasets"]
+    size = f"{model['parameters']:,} parameters" + (", RANDOM WEIGHTS" if model["random_weights"] else "")
+    lines = [
+        "What would be run",
+        f"  model      {model['name']}: {model['n_layers']} layers of width {model['d_model']}, {size}",
+        f"  prompt     {preview['prompt']}; greedy answers of at most {preview['recipe']['max_new_tokens']} tokens",
+    ]
+    for dataset in datasets:
+        counts = dataset["counts"] | {name: dataset[name] for name in ("given_answers", "given_labels")}
+        counted = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
+        low, middle, high = dataset["own"]
+        lines.append(
+            f"  dataset    {dataset['name']}: {dataset['questions']:,} questions ({counted}); "
+            f"{dataset['shared']} shared tokens, then {low} to {high} own ones (median {middle:g})"
+        )
+        for title, warning in (("enough?  ", dataset["outlook"]), ("too long ", dataset["too_long"])):
+            lines += [f"  {title}  {dataset['name']}: {warning}"] if warning else []
+    lines += [f"  pass       {name}: {about}" for name, about in preview["passes"].items()]
+    lines += [f"  {line}" for line in (preview["cost"] or {"sentence": ""})["sentence"].splitlines()]
+    about_marks = "⟦…⟧ is an exact token of the question (E_Q), ⟪…⟫ one of a given answer (E_A)"
+    lines += ["", f"What the model would see: {about_marks}"]
+    for dataset in datasets:
+        for number, item in enumerate(dataset["items"]):
+            lines += _render_item(dataset, item, from_token=dataset["shared"] if number else 0)
+    return "\n".join([*lines, "", "Nothing was run: no weights were loaded and no file was written."])
+
+
+def _render_item(dataset: dict[str, Any], item: dict[str, Any], from_token: int) -> list[str]:
+    """An item from a token on: what all prompts share is shown once."""
+    brackets = {"": ("", ""), "question": ("⟦", "⟧"), "answer": ("⟪", "⟫")}
+    text = "".join(token["text"].join(brackets[token["exact"]]) for token in item["tokens"][from_token:])
+    about = f"E_Q by {item['rule']}; {dataset['shared']} shared and {item['own']} own tokens"
+    spans = [f"{name} tokens {start}–{end - 1}" for name, start, end in item["sources"]]
+    has_sources = any(name not in ("question", "answer") for name, _, _ in item["sources"])
+    return [
+        *("", f"{dataset['name']}, item {item['item_id']} ({about})"),
+        *(f"  | {line}" for line in text.split("\n")),
+        *(f"  reads {name} at token {at} {item['tokens'][at]['text']!r}" for name, at in item["reads"].items()),
+        *([f"  sources: {', '.join(spans)}"] if has_sources else []),
+    ]
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:

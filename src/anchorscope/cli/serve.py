@@ -65,7 +65,9 @@ def serve(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    refuse_missing_extra()
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f'anchorscope serve needs {missing[0]}; install it with: pip install "anchorscope[serve]"')
     if bool(bundles) == demo:
         raise UserError("Give the bundles to serve, or --demo for the one that comes along: one of the two.")
 
@@ -95,13 +97,6 @@ def serve(
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
-
-
-def refuse_missing_extra() -> None:
-    """The extra `serve` is installed by those who serve."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f'anchorscope serve needs {missing[0]}; install it with: pip install "anchorscope[serve]"')
 
 
 def _report_ready(service: "Service", address: str, as_json: bool, quiet: bool, open_browser: bool) -> None:

@@ -20,12 +20,7 @@ _since: list[float] = []  # when the end began
 class Stopped(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.exit_code = 128 + number
-
-
-def exit_code(stop: KeyboardInterrupt) -> int:
-    """The exit code that a shell expects after a signal."""
-    return stop.exit_code if isinstance(stop, Stopped) else 128 + signal.SIGINT
+        self.exit_code = 128 + number  # as a shell expects it
 
 
 def listen() -> None:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from anchorscope.cli.signals import STOPPED, exit_code
+from anchorscope.cli.signals import STOPPED
 from anchorscope.errors import STANDARD_OUTPUT, Incomplete, UserError, fault_in_words, system_fault
 from anchorscope.options import split_list  # noqa: F401
 from anchorscope.progress import Progress, Silent
@@ -122,7 +122,7 @@ def user_errors(stopped: str = STOPPED) -> Iterator[None]:
         raise SystemExit(INCOMPLETE) from None
     except KeyboardInterrupt as stop:
         say(stopped)
-        raise SystemExit(exit_code(stop)) from None
+        raise SystemExit(getattr(stop, "exit_code", 130)) from None
     except Exception as error:
         fault = system_fault(error)
         if fault is None:

@@ -51,12 +51,12 @@ class Comparison:
     @cached_property
     def curves(self) -> pl.DataFrame:
         """Mean ΔP per layer of all runs; `run` tells them apart."""
-        return pl.read_csv(_FOLDER.place(self.path, self.manifest, "curves.csv"), infer_schema_length=None)
+        return pl.read_csv(_FOLDER.checked_file(self.path, self.manifest, "curves.csv"), infer_schema_length=None)
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings across models, each run's own main readings, and claims where they were asked for."""
-        file = _FOLDER.place(self.path, self.manifest, "observations.json")
+        file = _FOLDER.checked_file(self.path, self.manifest, "observations.json")
         observations: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))
         return observations
 

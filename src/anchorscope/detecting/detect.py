@@ -34,7 +34,7 @@ from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.files import canonical_hash
 from anchorscope.finished import FinishedRun, open_finished
-from anchorscope.kept_states import features_place, place_of, read_header, read_layer
+from anchorscope.kept_states import features_file, read_header, read_layer, states_file
 from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.models.sources import is_shape, locate
@@ -132,7 +132,7 @@ def read_runs(runs: Sequence[FinishedRun], detectors: Sequence[str] = ()) -> lis
 
 def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: Collection[str]) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
-    ids = [str(item_id) for item_id in read_header(run.place(place_of(name, CLEAN)))["item_ids"]]
+    ids = [str(item_id) for item_id in read_header(run.checked_file(states_file(name, CLEAN)))["item_ids"]]
     used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
     used = pl.DataFrame({"item_id": ids}).join(used, on="item_id", how="left", maintain_order="left")
     graded = items.filter(pl.col("truthful").is_not_null() & pl.col("status").is_in(["used", "unbalanced"]))
@@ -159,9 +159,9 @@ def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateK
     states: dict[StateKey, torch.Tensor] = {}
     for listed in sorted(run.manifest["sha256"]):  # what lies there beside them is none of ours
         place = run.path / listed
-        if listed != place_of(name, place.stem) or place.stem not in wanted:
+        if listed != states_file(name, place.stem) or place.stem not in wanted:
             continue
-        run.place(listed)
+        run.checked_file(listed)
         sites = dict.fromkeys((run.recipe.site, "residual") if place.stem == CLEAN else (run.recipe.site,))
         for site in sites:
             for layer in map(int, read_header(place)["layers"]):
@@ -176,7 +176,7 @@ def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateK
 
 def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.ndarray]:
     """Plain numbers: those that were kept for detectors, or the two that every run has."""
-    place = features_place(name)
+    place = features_file(name)
     if place in run.manifest["sha256"]:
         numbers = run.parquet(place.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
         kept = used.select("item_id").join(numbers, on="item_id", how="left", maintain_order="left")
@@ -238,7 +238,7 @@ class Detection:
         return None if saved is None else self.path / saved["path"]
 
     def _place(self, file: str) -> Path:
-        return _FOLDER.place(self.path, self.manifest, file)
+        return _FOLDER.checked_file(self.path, self.manifest, file)
 
 
 @faults_as_user_errors()
@@ -323,7 +323,7 @@ def _finished(place: Path, key: str) -> Detection | None:
     try:
         made = Detection(place)
         for name in made.manifest["sha256"]:
-            _FOLDER.place(place, made.manifest, name)
+            _FOLDER.checked_file(place, made.manifest, name)
     except UserError:
         return None
     return made if made.manifest.get("inputs_sha256") == key else None

@@ -288,7 +288,8 @@ def eigen_scores(passes: ItemPasses, samples: Sequence[Sequence[Answer]]) -> Col
     1/K · log det(covariance of the K states + α I), at the last token of each sample in the middle layer.
     """
     texts: dict[tuple[int, ...], int] = {}
-    sequences, rows = [], []
+    sequences: list[TokenSequence] = []
+    rows = []
     for item, answers in zip(passes.items, samples, strict=True):
         prompt = item.located.input_ids[: item.located.answer_start - len(item.answer.before)]
         own = []

@@ -95,7 +95,6 @@ class Executor(ABC):
         return None
 
     def close(self) -> None:
-        """Lets the model go."""
         self.__dict__.pop("worker", None)
 
     @abstractmethod
@@ -117,12 +116,10 @@ class LocalExecutor(Executor):
 
     @cached_property
     def worker(self) -> Worker:
-        """The worker, with its model."""
         return Worker(self._load())
 
     @property
     def n_layers(self) -> int:
-        """How many blocks the model has."""
         return self.worker.lm.n_layers
 
     @cached_property
@@ -130,10 +127,8 @@ class LocalExecutor(Executor):
         return describe(self.worker.lm)
 
     def describe(self) -> Description:
-        """The model that shards run on."""
         return self._description
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
-        """The part of each shard, in their order."""
         self.check_numerics()
         return [self.worker.run(shard, progress) for shard in shards]

@@ -70,7 +70,6 @@ class WorkerJob:
     """Threads of products on a CPU, which are part of the numbers; 0 leaves them as they are."""
 
     def load(self, progress: Progress | None = None) -> LanguageModel:
-        """The model."""
         return load(self.model, self.dtype, self.device, self.trust_remote_code, progress)
 
 
@@ -211,7 +210,6 @@ class RayExecutor(Executor):
 
     @property
     def n_workers(self) -> int:  # type: ignore[override]
-        """How many shards can run at the same time."""
         return len(self.actors)
 
     def divide(self, work: Any) -> Sequence[Any]:
@@ -223,12 +221,10 @@ class RayExecutor(Executor):
         return work.writing_shards(self.folder, identity.d_model, identity.dtype, self.n_layers)
 
     def describe(self) -> Description:
-        """The model that shards run on."""
         self.actors  # noqa: B018 - they are started
         return next(iter(self.admitted.values())).description
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
-        """The part of each shard, in their order."""
         self.check_numerics()
         title = getattr(shards[0], "title", "shards") if shards else "shards"
         progress.start(f"{title} on {self.n_workers} workers", sum(map(_n_items, shards)))
@@ -285,7 +281,6 @@ class _Pass:
         return [call for call in self.workers.calls.values() if call.of is self and call.shard not in self.done]
 
     def run(self) -> list[Part]:
-        """All parts, in order."""
         import ray
 
         heard = time.monotonic()

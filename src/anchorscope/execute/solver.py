@@ -6,7 +6,6 @@ CPU than on a GPU. So a coordinator without a GPU gets the bits of a run in one 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -59,15 +58,14 @@ class Solver:
                 f"(--limit)."
             ) from error
 
-    def divided(self, function: Callable[..., T], *arguments: Any, title: str = "probes") -> T:
+    def divided(self, function: Callable[..., T], *arguments: Any) -> T:
         """What a function gives that takes `solve`: workers share its chunks of layers."""
         if self.executor is None:
             return function(*arguments, device=self.device, progress=self.progress)
-        return function(*arguments, device=self.device, progress=Silent(), solve=partial(self._solve, title))
+        return function(*arguments, device=self.device, progress=Silent(), solve=self._solve)
 
     def _solve(
         self,
-        title: str,
         function: Callable[..., T],
         problems: Tensor,
         n_columns: int,
@@ -78,11 +76,11 @@ class Solver:
         """The chunks that one process would solve, in blocks: what is solved together decides the last bits."""
         assert self.executor is not None, "this process solves all chunks as one block"
         shape = tuple(problems.shape), n_columns, problems.element_size()
-        at_once = self(_plan_chunks, *shape, title=title)
+        at_once = self(_plan_chunks, *shape, title="probes")
         n_chunks = -(-len(problems) // at_once.problems)
         size = at_once.problems * -(-n_chunks // (2 * self.executor.n_workers))
         blocks = problems.split(size)
-        return self.each(function, [(block, at_once, *arguments) for block in blocks], [title] * len(blocks))
+        return self.each(function, [(block, at_once, *arguments) for block in blocks], ["probes"] * len(blocks))
 
 
 def _plan_chunks(

@@ -458,7 +458,7 @@ def catalogued_sections() -> list[Any]:
 
     A plug-in that can't be used has none: a run that asked for it has refused it already.
     """
-    entries = sorted(EXPERIMENTS.values(), key=lambda entry: entry.place)
+    entries = sorted(EXPERIMENTS.values(), key=lambda entry: entry.order)
     homes = dict.fromkeys(entry.section for entry in entries if entry.section is not None)
     own = [getattr(import_module(home.partition(":")[0]), home.partition(":")[2]) for home in homes]
     plugins = [load(plugin) for plugin in plugins_of("experiments").values() if problem(plugin) is None]

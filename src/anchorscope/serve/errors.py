@@ -40,7 +40,6 @@ class ServiceError(Exception):
         return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
 
     def response(self) -> JSONResponse:
-        """The whole response."""
         return JSONResponse({"error": self.record()}, self.status, self.headers)
 
 

@@ -81,7 +81,6 @@ class Guard:
         self.app, self.service, self.keys, self.is_public = app, service, keys, is_public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         began, status = time.monotonic(), 0

@@ -136,11 +136,11 @@ def write_answers(detector: Detector, jobs: Sequence[AnswerJob]) -> list[Written
     prompts = build_prompts(session.lm.tokenizer, questions, session.setting.template, session.lm.context)
     written = session.items(questions, first.longest, sampling)
     items = list(written)
-    for place, (job, item) in enumerate(zip(jobs, written, strict=True)):
+    for number, (job, item) in enumerate(zip(jobs, written, strict=True)):
         text = item.answer.text
         ends = [end for stop in job.draw.stop if (end := text.find(stop)) >= 0]
         if ends:
-            (items[place],) = session.items([replace(job.question, model_answer=text[: min(ends)])])
+            (items[number],) = session.items([replace(job.question, model_answer=text[: min(ends)])])
     records = score_records(detector, questions, detector.score_items(items, risk=first.risk))
     return [
         UserError(f"The answer cannot be written: {unread_reason(item, session.lm.context)}.")
@@ -272,7 +272,6 @@ class ModelThread(threading.Thread):
             job.fail(draining())
 
     def run(self) -> None:
-        """The thread's whole life."""
         try:
             with threads(self._cores):
                 loaded = self._load()

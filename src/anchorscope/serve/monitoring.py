@@ -31,8 +31,11 @@ class ServiceLog:
     def __init__(self, path: Path | None = None, *, quiet: bool = False, with_text: bool = False) -> None:
         """`with_text` allows what users wrote in it."""
         self.path, self.with_text = path, with_text
+        self._handler: logging.Handler = logging.NullHandler() if quiet else logging.StreamHandler()
         try:
-            self._handler: logging.Handler = _handler(path, quiet)
+            if path is not None:
+                path.touch(0o600)
+                self._handler = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise UserError(
                 f"--log-file {str(path)!r} cannot be written ({error.strerror}); choose a folder where files can be "
@@ -42,7 +45,6 @@ class ServiceLog:
         self._handler.handleError = lambda record: None  # type: ignore[method-assign]
 
     def line(self, text: str) -> None:
-        """One line."""
         self._handler.handle(logging.LogRecord("anchorscope", logging.INFO, "", 0, text, None, None))
 
     def user_text(self, who: str, text: str) -> None:
@@ -62,13 +64,6 @@ class ServiceLog:
         handler, self._handler = self._handler, logging.NullHandler()
         with suppress(OSError):
             handler.close()
-
-
-def _handler(path: Path | None, quiet: bool) -> logging.Handler:
-    if path is None:
-        return logging.NullHandler() if quiet else logging.StreamHandler()
-    path.touch(0o600)
-    return logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
 
 
 class Metrics:

@@ -22,10 +22,9 @@ from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from anchorscope.errors import UserError
-from anchorscope.serve.chat import chat_router
 from anchorscope.serve.errors import error_handlers
 from anchorscope.serve.guard import Guard, Keys
-from anchorscope.serve.score import score_router
+from anchorscope.serve.routes import chat_router, score_router
 from anchorscope.serve.service import READY, Service
 
 _ABOUT = (
@@ -138,7 +137,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(bound: socket.socket) -> str:
-    """The address to open."""
     host, port = bound.getsockname()[:2]
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{shown}:{port}"

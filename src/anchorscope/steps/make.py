@@ -16,7 +16,8 @@ from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
 from anchorscope.answers.template import decode_all_exactly
 from anchorscope.artefacts.formats import Arrays
-from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, RANDOM, SAMPLES
+from anchorscope.artefacts.sealed_folder import MANIFEST
+from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
@@ -26,7 +27,7 @@ from anchorscope.evidence.further_runs import ANSWER_ONLY, PARAPHRASE, QUESTION_
 from anchorscope.evidence.source_use import kinds_of
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
 from anchorscope.evidence_parts import parts
-from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores
+from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems
 from anchorscope.evidence_parts.principal import displacement, principal_states
 from anchorscope.execute.run_passes import run_answers, run_decoding
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found
@@ -38,7 +39,7 @@ from anchorscope.probes import crossfit
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.spans.locate import ItemTokens, locate_fitting
 from anchorscope.stats.streams import stream
-from anchorscope.steps.dataset_run import DatasetRun
+from anchorscope.steps.job import DatasetRun
 
 _CHART = "figures/delta_p.png"
 
@@ -208,19 +209,19 @@ def _measure(
 
 
 def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
-    """ΔP of all datasets so far, drawn with the knockout and again with the random control; the report replaces it.
+    """ΔP of all datasets so far, drawn as soon as the knockout is there; the report replaces it.
 
     It is in the index, so that `verify` accepts a run that was stopped before that.
     """
     job, headline = run.job, (run.job.recipe.site, run.job.recipe.position)
-    drawn = job.first_curves.get(run.name)
-    if not job.has_first_chart or (drawn is not None and RANDOM in set(drawn[0]["intervention"])):
+    is_wanted = job.recipe.report and not job.for_detectors and MANIFEST not in job.folder.results
+    if not is_wanted or run.name in job.first_curves:
         return
     from anchorscope.report.charts import preliminary_chart  # only here: matplotlib takes a second
 
     measured, layers = run.measured_at_places(effects)[headline], tuple(run.headline_probes.reference[0].tolist())
-    curves = first_curves(job.model_name, run.name, headline, measured, _variants(effects), run.weights)
-    is_first = not job.first_curves
+    variants = {effect.intervention: effect.variant for effect in effects}
+    curves = first_curves(job.model_name, run.name, headline, measured, variants, run.weights)
     job.first_curves[run.name] = curves, layers
     chart = preliminary_chart(
         pl.concat([curves for curves, _ in job.first_curves.values()]),
@@ -231,12 +232,8 @@ def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
     content = io.BytesIO()
     chart.write(content, "png")
     job.folder.write_early(_CHART, content.getvalue())
-    if is_first:
+    if len(job.first_curves) == 1:
         job.progress.note(f"first chart: {job.folder.path / _CHART} (preliminary, controls still running)")
-
-
-def _variants(effects: Sequence[Effect]) -> dict[str, str]:
-    return {effect.intervention: effect.variant for effect in effects}
 
 
 def refits(run: DatasetRun) -> Arrays:
@@ -278,7 +275,7 @@ def null_scores(run: DatasetRun) -> Arrays:
     views = {QUESTION_ONLY: run["before-answer"], ANSWER_ONLY: run["answer-alone"]}
     reduced = {name: _along_directions(run, states, name) for name, states in views.items()}
     return {
-        name: run.job.fits(held_out_scores, states, run.evidence_items, name, title=name)
+        name: run.job.fits(parts.held_out_scores, states, run.evidence_items, name, title=name)
         for name, states in reduced.items()
     }
 
@@ -345,7 +342,6 @@ def _rewritten_terms(run: DatasetRun, name: str, texts: Mapping[int, TokenSequen
 def evidence_parts(run: DatasetRun) -> dict[str, pl.DataFrame]:
     """evidence_parts, evidence_items and evidence_tests."""
     job, items = run.job, run.evidence_items
-    job.progress.start("evidence: tables", 1)
     stored = run["evidence-terms"].copy()
     for name in (RANDOM_WEIGHTS, RESAMPLE, PARAPHRASE):
         stored |= run.made(f"evidence-{name}")
@@ -364,14 +360,11 @@ def evidence_parts(run: DatasetRun) -> dict[str, pl.DataFrame]:
     )
     tests = part_tables.evidence_tests(dataset, stored, run["null-scores"], run.weights)
     of_sources = sources.source_frame(dataset, run.made("source-terms"))
-    tables = {
+    return {
         "evidence_parts": pl.concat([part_tables.parts_frame(dataset), of_sources]),
         "evidence_items": part_tables.evidence_items_frame(dataset),
         "evidence_tests": part_tables.tests_frame(tests, dataset),
     }
-    job.progress.advance(1)
-    job.progress.finish()
-    return tables
 
 
 # What detectors read (`--keep detection`).

@@ -65,16 +65,10 @@ class Result:
     """The command that continues it, where it is not finished."""
 
 
-@dataclass(frozen=True)
-class ResultFolder:
-    """A folder whose results are listed."""
-
-    root: Path
-
-    def list(self) -> list[Result]:
-        """Everything below, newest first."""
-        results = (_read_result(self.root, folder, kind) for folder, kind in _find_folders(self.root))
-        return sorted(results, key=lambda result: -result.changed)
+def list_results(root: Path) -> list[Result]:
+    """Everything below a folder, newest first."""
+    results = (_read_result(root, folder, kind) for folder, kind in _find_folders(root))
+    return sorted(results, key=lambda result: -result.changed)
 
 
 def _find_folders(root: Path) -> Iterator[tuple[Path, str]]:

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from anchorscope.artefacts.sealed_folder import kind_of
 from anchorscope.errors import UserError
 from anchorscope.report.page import fragment
-from anchorscope.viewing.results import Result, ResultFolder
+from anchorscope.viewing.results import Result, list_results
 
 _FILES, _COMPARED = "/files/", "/compared/"
 _LOOPBACK = ("127.0.0.1", "localhost")
@@ -74,19 +74,16 @@ class ViewServer(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = False  # a port that another program listens on is refused, not shared
 
-    def __init__(
-        self, folder: Path, host: str = "127.0.0.1", port: int = 0, compare: Callable[..., object] | None = None
-    ) -> None:
-        self.results, self.shown, self.compare = ResultFolder(folder.resolve()), folder, compare
-        self.is_public = host not in _LOOPBACK
+    def __init__(self, folder: Path, port: int = 0, compare: Callable[..., object] | None = None) -> None:
+        self.root, self.shown, self.compare = folder.resolve(), folder, compare
         self.scratch = tempfile.TemporaryDirectory(prefix="anchorscope-view-")
         try:
-            super().__init__((host, port), _Handler)
+            super().__init__((_LOOPBACK[0], port), _Handler)
         except (OSError, OverflowError) as error:
             self.scratch.cleanup()
             reason = getattr(error, "strerror", None) or str(error)
             raise UserError(
-                f"Cannot listen on {host}:{port} ({reason}); choose another --port, or leave it out for a free one."
+                f"Cannot listen on port {port} ({reason}); choose another --port, or leave it out for a free one."
             ) from None
 
     def server_close(self) -> None:
@@ -96,9 +93,7 @@ class ViewServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address to open."""
-        host = "127.0.0.1" if self.server_address[0] in ("0.0.0.0", "localhost") else self.server_address[0]
-        return f"http://{host!s}:{self.server_address[1]}/"
+        return f"http://{_LOOPBACK[0]}:{self.server_address[1]}/"
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -121,8 +116,7 @@ class _Handler(SimpleHTTPRequestHandler):
     def send_head(self) -> BinaryIO | None:
         """Headers of a response; what it returns is the body of a GET."""
         host = self.headers.get("Host") or ""
-        names = (*_LOOPBACK, self.server.server_address[0])
-        if not self.server.is_public and host.rpartition(":")[0] not in names and host not in names:
+        if host.rpartition(":")[0] not in _LOOPBACK and host not in _LOOPBACK:
             self.send_error(HTTPStatus.FORBIDDEN)
             return None
         try:
@@ -142,7 +136,7 @@ class _Handler(SimpleHTTPRequestHandler):
             self.end_headers()
             return None
         file = None
-        for prefix, root in ((_FILES, self.server.results.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
+        for prefix, root in ((_FILES, self.server.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
             if path.startswith(prefix):
                 file = _find_file(root, path.removeprefix(prefix))
         if file is None:
@@ -156,7 +150,7 @@ class _Handler(SimpleHTTPRequestHandler):
         return str(self._file)
 
     def _send_index(self, asked: Mapping[str, str]) -> BinaryIO:
-        page = index_page(self.server.results.list(), self.server.shown, asked).encode("utf-8")
+        page = index_page(list_results(self.server.root), self.server.shown, asked).encode("utf-8")
         self.policy = _NOTHING.replace("form-action 'none'", "form-action 'self'")
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -166,14 +160,14 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def _send_comparison(self, names: Sequence[str]) -> None:
         """Compare runs of the list, and go to the page; a page of another site may not ask for it."""
-        runs = {result.name for result in self.server.results.list() if result.numbers}
+        runs = {result.name for result in list_results(self.server.root) if result.numbers}
         own_page = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
-        if not own_page or self.server.compare is None or self.server.is_public:
+        if not own_page or self.server.compare is None:
             return self.send_error(HTTPStatus.FORBIDDEN, "Comparing is for the pages of this machine only")
         if len(names) < 2 or not runs.issuperset(names):
             return self.send_error(HTTPStatus.BAD_REQUEST, "Tick at least two runs of the list")
         key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
-        paths = [self.server.results.root / name for name in names]
+        paths = [self.server.root / name for name in names]
         try:
             self.server.compare(paths, out=Path(self.server.scratch.name) / key)
         except UserError as error:

@@ -17,7 +17,7 @@ import pytest
 from anchorscope.artefacts import sealed_folder
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run, read_manifest
-from anchorscope.artefacts.step import Format, MadeFrom, StepResult
+from anchorscope.artefacts.step import Format, StepResult
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, canonical_hash, folder_beside
 from noting import Notes
@@ -28,7 +28,7 @@ NUMBERS = records(list[int])
 
 def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
     """A step, made or read."""
-    return StepResult(folder, name, (), MadeFrom(), NUMBERS, lambda: list(value), large).value
+    return StepResult(folder, name, (), NUMBERS, lambda: list(value), large=large).value
 
 
 def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "key") -> None:
@@ -191,7 +191,7 @@ def test_a_folder_that_only_looks_like_a_run_is_refused_and_not_touched(tmp_path
 def test_a_run_of_an_older_version_is_refused_and_not_touched(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("seed = 3\n")
     (tmp_path / "manifest.json").write_text('{"sha256": {}}')
-    assert "made by an older version" in refused(tmp_path, "can be shown and compared, but not resumed")
+    assert "cannot be resumed" in refused(tmp_path, "has no index.json")
 
 
 @pytest.mark.parametrize(
@@ -283,9 +283,6 @@ def test_a_folder_that_may_not_be_written_or_entered_is_told(unwritable: Path) -
     assert list(unwritable.iterdir()) == []
 
 
-# Starting over.
-
-
 # Mistakes.
 
 
@@ -311,7 +308,7 @@ def full_disk(path: Path, step: str) -> None:
     with pytest.raises(OSError, match="No space") as caught, open_run(path) as folder:  # noqa: PT012
         if step == "facts/answers":
             make(folder, step)
-        StepResult(folder, "facts/states", (), MadeFrom(), Format(write, list), lambda: [1]).value  # noqa: B018
+        StepResult(folder, "facts/states", (), Format(write, list), lambda: [1]).value  # noqa: B018
     assert str(path) in str(caught.value.filename)
 
 

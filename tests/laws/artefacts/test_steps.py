@@ -13,7 +13,7 @@ import pytest
 from anchorscope.artefacts import run_folder
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
-from anchorscope.artefacts.step import Format, MadeFrom, Source, StepResult
+from anchorscope.artefacts.step import Format, Source, StepResult
 from noting import Notes
 from whole_runs import files_of
 
@@ -41,7 +41,7 @@ def a_step(
     large: bool = False,
     **made_from: Any,
 ) -> StepResult:
-    return StepResult(folder, name, parents, MadeFrom(**made_from), form, work or Counted(), large)
+    return StepResult(folder, name, parents, form, work or Counted(), large=large, **made_from)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

@@ -24,8 +24,7 @@ from anchorscope.pipeline import steps_of
 from anchorscope.prepare import resolve
 from anchorscope.progress import Silent
 from anchorscope.recipe import make_recipe
-from anchorscope.steps.dataset_run import DatasetRun
-from anchorscope.steps.job import Job
+from anchorscope.steps.job import DatasetRun, Job
 from detector_cases import CLEAN, OTHER, PAIRS, added, probe, setting_of, trained_on
 from small_facts import quick_options, rows, write_questions
 from tiny_models import build_tiny, byte_tokenizer, tiny_model

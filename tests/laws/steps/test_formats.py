@@ -15,7 +15,7 @@ from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
 from anchorscope.stats.estimate import Estimate
 from anchorscope.steps import make
-from anchorscope.steps.dataset_run import format_for
+from anchorscope.steps.job import format_for
 from pass_cases import bits
 
 ITEMS, ONES = np.arange(3), np.ones((2, 3, 4))

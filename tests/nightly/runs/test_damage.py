@@ -108,18 +108,6 @@ def test_damaged_steps_of_a_half_done_run_are_made_again_and_reported(
     assert set(json.loads((out / "manifest.json").read_text())["events"]) == set(notes)
 
 
-def test_a_half_done_run_of_which_everything_is_damaged_begins_again(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("half_done", tmp_path / "run")
-    steps = files_of_steps(out)
-    files = [file for files in steps.values() for file in files]
-    for file, harm in zip([*files, "recipe.toml"], cycle(HARM.values()), strict=False):
-        harm(out / file)
-    notes = quick(small_run.recipe, out)
-    assert tables_of(out) == small_run.tables
-    assert sum("is made again" in line for line in notes) >= len(steps) - len(UNREAD)
-    assert not list(out.glob("work/**/*.changed-*"))
-
-
 @pytest.mark.parametrize("first", range(4))
 def test_the_same_command_repairs_damaged_results_without_doing_any_step_again(
     first: int, small_run: SmallRun, tmp_path: Path

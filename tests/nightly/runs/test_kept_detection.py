@@ -18,6 +18,7 @@ from torch import Tensor
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.api import Run, open_run
+from anchorscope.artefacts.schema import states_file
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.question import Question
 from anchorscope.detecting.detect import detect, read_runs
@@ -27,7 +28,6 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
-from anchorscope.kept_states import kept_bytes, place_of
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import build_shape
 from anchorscope.recipe import Recipe
@@ -184,7 +184,7 @@ def test_states_of_other_texts_and_other_weights_are_transformers_own(kept: Look
 
 def numbers(path: Path) -> dict[str, bytes]:
     """All that was kept for detectors, to the last byte."""
-    names = ["states/facts/features.parquet", *(place_of("facts", name) for name in DETECTION_RUNS)]
+    names = ["states/facts/features.parquet", *(states_file("facts", name) for name in DETECTION_RUNS)]
     return {name: (path / name).read_bytes() for name in names if (path / name).exists()}
 
 
@@ -209,7 +209,7 @@ def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_
 
 
 def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tmp_path: Path) -> None:
-    for name in ("states/facts/features.parquet", place_of("facts", "boost-answer-1")):
+    for name in ("states/facts/features.parquet", states_file("facts", "boost-answer-1")):
         out = Path(shutil.copytree(kept.path, tmp_path / Path(name).stem))
         (out / name).write_bytes((out / name).read_bytes()[:-7])
         with pytest.raises(UserError, match=f"damaged: {name}"):
@@ -223,11 +223,11 @@ def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tm
 def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
-    size = kept_bytes(len(DETECTION_RUNS), N_LAYERS, 80, 32, 4)
+    size = len(DETECTION_RUNS) * N_LAYERS * 80 * 32 * 4
     with watching() as made, pytest.MonkeyPatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * size - 1))
         patch.setattr("anchorscope.execute.ray_executor.WorkerJob.load", lambda *_: pytest.fail("a pass is run"))
-        with pytest.raises(UserError, match=r"Keeping states takes .* GB free; name fewer layers"):
+        with pytest.raises(UserError, match=r"Keeping states takes .* GB free; leave --keep out"):
             quick(recipe, out)
     assert made == []
     open_finished(out)

@@ -17,8 +17,7 @@ from anchorscope.models.loading import load
 from anchorscope.pipeline import steps_of
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.steps import job
-from anchorscope.steps.dataset_run import DatasetRun
-from anchorscope.steps.job import Job
+from anchorscope.steps.job import DatasetRun, Job
 from small_facts import rows, write_questions
 from whole_runs import Notes, SmallRun, quick, tables_of, watching
 
@@ -76,7 +75,6 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "bootstrap": (101, {"evidence-parts", *TABLES}),
     "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables"}),
     "trust_remote_code": (True, {"model"}),
-    "keep_layers": ("1", set()),
     "allow_random_weights": (True, set()),
     "large_files": (True, set()),
     "report": (True, set()),

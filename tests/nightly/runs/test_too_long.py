@@ -7,8 +7,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from anchorscope.cli.run import render_preview
 from anchorscope.errors import UserError
-from anchorscope.preview import preview_recipe, render_preview
+from anchorscope.preview import preview_recipe
 from anchorscope.recipe import make_recipe
 from small_facts import quick_options, rows, write_questions
 from tiny_models import byte_tokenizer, tiny_model

@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
-from anchorscope.artefacts.step import MadeFrom, StepResult
+from anchorscope.artefacts.sealed_folder import sealed
+from anchorscope.artefacts.step import StepResult
 from anchorscope.cli.main import app
 from anchorscope.comparing.compare import compare
 from anchorscope.finished import open_finished
@@ -55,7 +56,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (newer / "link.html").symlink_to(home / "secret.txt")
     (newer / "up").symlink_to(home)
     with open_run(runs / "half") as folder:
-        StepResult(folder, "popqa/answers", (), MadeFrom(), records(list[int]), lambda: [1]).value  # noqa: B018
+        StepResult(folder, "popqa/answers", (), records(list[int]), lambda: [1]).value  # noqa: B018
         folder.write_recipe('model = "small"\ndatasets = ["popqa"]\n')
     (runs / "notes").mkdir()
     (runs / "notes" / "mine.html").write_text(SECRET)
@@ -66,7 +67,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "broken/comparison.json": [],
     }.items():
         (runs / name).parent.mkdir()
-        (runs / name).write_text(json.dumps(content))
+        (runs / name).write_text(json.dumps(sealed(content) if content else content))
     write_run(runs / "val" / "run", make_findings(("popqa",)))  # part of the validation, not one more
     for age, folder in enumerate((newer, runs / "both", runs / "det", runs / "val", runs / "half", older)):
         for file in folder.glob("*.json"):
@@ -133,7 +134,7 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"Cannot listen on 127.0.0.1:{port}" in mistake(runs, "--port", port, "--no-browser")
+        assert f"Cannot listen on port {port}" in mistake(runs, "--port", port, "--no-browser")
 
 
 @pytest.fixture(scope="module")
