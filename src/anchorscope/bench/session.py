@@ -2,7 +2,7 @@
 
 For states, every implementation is tuned, checked on a few items against the plain loop in float32, then timed in turns
 with the others; slow ones run fewer items. Greedy answers are compared with transformers' own `generate`. Probes race a
-scikit-learn loop with the same standardisation, precision and tolerance; objective and held-out AUC are compared.
+scikit-learn loop with the same standardisation, precision and tolerance; their objectives are compared.
 """
 
 import copy
@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import STRENGTHS
 from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
-from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed
 
 _EXPLAINED = {torch.float32: 1e-4}  # of the largest state; what the order of sums can do
@@ -87,19 +85,7 @@ class StateImplementations:
         for name, taken in self.setting.race(runs, work).items():
             tokens = self.implementations[name].tokens(work, parts[name])
             rows[name] = rows[name].timed(len(parts[name].items), taken, self.setting, tokens)
-        if work == "knockout" and "anchorscope" in runs:
-            rows["anchorscope"] = self._streaming(rows["anchorscope"])
         return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
-
-    def _streaming(self, row: Row) -> Row:
-        """The row with the time of the same work when probes read the states directly."""
-        own, setting = self.implementations["anchorscope"], self.setting
-        assert isinstance(own, Own)
-        own.stream(self.workload)  # its first products are slow
-        taken = setting.race({"streaming": lambda: own.stream(self.workload)}, "knockout")["streaming"]
-        seconds = median(repeat.seconds for repeat in taken)
-        share = own.tokens("knockout", self.workload) / seconds / setting.peak_tokens_per_s
-        return replace(row, streaming_items_per_s=len(self.workload.items) / seconds, streaming_share_of_peak=share)
 
     def _prepare(self, name: str) -> None:
         if name in self.implementations or name in self.missing:
@@ -108,7 +94,7 @@ class StateImplementations:
         try:
             implementation = make(name, self.setting.lm)
             self.tuned[name] = implementation.tune(self.workload)
-            part = self.workload.first(self._batch(implementation))
+            part = self.workload.first(implementation.size)
             began = time.perf_counter()
             implementation.knockout(part)
             self.rates[name] = implementation.tokens("knockout", part) / (time.perf_counter() - began)
@@ -121,12 +107,8 @@ class StateImplementations:
         """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
         implementation, n = self.implementations[name], len(self.workload.items)
         each = implementation.tokens(work, self.workload) / n / self.rates[name]
-        batch, fits = max(2, self._batch(implementation)), int(self.setting.options.seconds / each)
+        batch, fits = max(2, implementation.size), int(self.setting.options.seconds / each)
         return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
-
-    def _batch(self, implementation: Implementation) -> int:
-        """Items that an implementation runs together; ours makes its own batches from all."""
-        return int(getattr(implementation, "size", len(self.workload.items)))
 
 
 def _explain_failure(name: str, error: Exception) -> str:
@@ -164,7 +146,6 @@ class _Reference:
         return replace(
             row,
             max_difference=off,
-            relative_difference=relative,
             difference_is=f"largest absolute difference of {against}",
             note=row.note if relative <= most else f"DIFFERS by {relative:.1%}, more than the precision explains",
         )
@@ -202,7 +183,7 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
         return rows
     differ = sum(a != b for a, b in zip(*answers.values(), strict=True)) / n
     meaning = "share of the answers that differ between the two"
-    return [replace(row, max_difference=differ, relative_difference=differ, difference_is=meaning) for row in rows]
+    return [replace(row, max_difference=differ, difference_is=meaning) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -241,26 +222,6 @@ def objectives(problem: Problem, layer: int, fitted: Fitted) -> NDArray[np.float
     return values
 
 
-def held_out_auc(problem: Problem, fitted: Fitted) -> NDArray[np.float64]:
-    """AUC on the fold that a fit did not learn from, [column]."""
-    areas = np.empty(problem.fits_per_layer)
-    for column in range(problem.fits_per_layer):
-        held = problem.folds == column // len(STRENGTHS)
-        areas[column] = float(auc(fitted.logits[held, column], problem.labels[held]))
-    return areas
-
-
-def differences(
-    problem: Problem, layers: Sequence[int], ours: Sequence[Fitted], theirs: Sequence[Fitted]
-) -> tuple[float, float, float]:
-    """How far our objectives lie above theirs and below, relative, and the largest difference of held-out AUCs."""
-    excess, areas = [0.0], [0.0]
-    for layer, a, b in zip(layers, ours, theirs, strict=True):
-        excess += (objectives(problem, layer, a) / objectives(problem, layer, b) - 1).tolist()
-        areas += np.abs(held_out_auc(problem, a) - held_out_auc(problem, b)).tolist()
-    return max(excess), -min(excess), max(areas)
-
-
 def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
     """All layers, folds and strengths at once."""
     states = problem.states if len(layers) == len(problem.states) else problem.states[list(layers)]
@@ -283,12 +244,12 @@ def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
 _MAX_ITERATIONS = 10_000  # none of them may stop the loop before its tolerance does
 
 
-def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitted]:
-    """One `LogisticRegression` per layer, fold and strength; `jobs` processes, or one with threaded products."""
+def fit_sklearn(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
+    """One `LogisticRegression` per layer, fold and strength, on all cores."""
     from sklearn.utils.parallel import Parallel, delayed
 
     hosted = {layer: problem.states[layer].float().cpu().numpy() for layer in layers}
-    folds = Parallel(n_jobs=jobs)(
+    folds = Parallel(n_jobs=os.cpu_count())(
         delayed(_fit_fold)(hosted[layer], problem.labels, problem.folds != fold)
         for layer in layers
         for fold in range(FOLDS)
@@ -298,20 +259,6 @@ def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitt
         weights, logits = zip(*folds[start : start + FOLDS], strict=True)
         fitted.append(Fitted(np.concatenate(weights, axis=1), np.concatenate(logits, axis=1)))
     return fitted
-
-
-def best_jobs(problem: Problem) -> tuple[int, float]:
-    """The fastest number of processes here, and the seconds per layer with them."""
-    layer = [len(problem.states) // 2]
-    seconds = {}
-    for jobs in dict.fromkeys((1, os.cpu_count() or 1)):
-        if jobs > 1:
-            fit_sklearn(problem, layer, jobs)  # processes take a while to start
-        began = time.perf_counter()
-        fit_sklearn(problem, layer, jobs)
-        seconds[jobs] = time.perf_counter() - began
-    best = min(seconds, key=lambda jobs: seconds[jobs])
-    return best, seconds[best]
 
 
 def _fit_fold(
@@ -335,9 +282,6 @@ def _fit_fold(
     return np.stack(weights, axis=1).astype(np.float32), np.stack(logits, axis=1).astype(np.float32)
 
 
-_COMPARED_LAYERS = 3
-
-
 def make_problem(setting: Setting) -> Problem:
     """Clean states of what attention adds, and folds of single items."""
     workload = setting.workload(setting.options.probe_items)
@@ -352,52 +296,48 @@ def probe_rows(setting: Setting) -> list[Row]:
     names = setting.options.implementations_of("probes")
     problem = make_problem(setting)
     layers = list(range(len(problem.states)))
-    runs: dict[str, Callable[[], list[Fitted]]] = {}
     chosen: dict[str, list[int]] = {}
     settings: dict[str, str] = {}
+    fitted: dict[str, list[Fitted]] = {}
     if "anchorscope" in names:
         fit_own(problem, layers[:1])  # the first products of a process are slow
         chosen["anchorscope"] = layers
         settings["anchorscope"] = f"all layers, folds and strengths at once, tolerance {TOLERANCE:g}"
-        runs["anchorscope"] = lambda: fit_own(problem, layers)
     if "scikit-learn" in names:
-        jobs, each = best_jobs(problem)
-        some = _space_layers(layers, int(setting.options.seconds / each))
-        how = f"{jobs} processes" if jobs > 1 else f"products on {torch.get_num_threads()} threads"
+        fit_sklearn(problem, layers[:1])  # processes take a while to start
+        began = time.perf_counter()
+        fit_sklearn(problem, layers[:1])
+        n = max(1, min(len(layers), int(setting.options.seconds / (time.perf_counter() - began))))
+        some = [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
         chosen["scikit-learn"] = some
-        settings["scikit-learn"] = f"lbfgs, {how}, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
-        runs["scikit-learn"] = lambda: fit_sklearn(problem, some, jobs)
-    by_name = {name: Row("probes", name, "fits", setting=settings[name]) for name in names}
-    if len(names) == 2:
-        by_name = _compare_solvers(by_name, problem, _space_layers(layers, _COMPARED_LAYERS))
-    taken = setting.race(runs, "probes")
-    per_layer = problem.fits_per_layer
-    return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting) for name in names]
+        how = f"lbfgs, {os.cpu_count()} processes, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
+        settings["scikit-learn"] = how
 
+    def fit(name: str) -> None:
+        fitted[name] = (fit_own if name == "anchorscope" else fit_sklearn)(problem, chosen[name])
 
-def _compare_solvers(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
-    ours = fit_own(problem, layers)
-    worse, better, auc_difference = differences(problem, layers, ours, fit_sklearn(problem, layers, 1))
-    missed = sum(fitted.unconverged for fitted in ours)
-    if missed:
-        note = f"{missed} of {len(layers) * problem.fits_per_layer} fits did not converge"
-        by_name["anchorscope"] = replace(by_name["anchorscope"], note=note)
-    return {
-        name: replace(
-            by_name[name],
-            max_difference=excess,
-            relative_difference=excess,
-            auc_difference=auc_difference,
-            difference_is=f"how far its objective lies above the other's at most, relative, {len(layers)} layers",
-        )
-        for name, excess in (("anchorscope", worse), ("scikit-learn", better))
-    }
-
-
-def _space_layers(layers: Sequence[int], n: int) -> list[int]:
-    """That many layers, evenly spaced, at least one."""
-    n = max(1, min(n, len(layers)))
-    return [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
+    taken = setting.race({name: partial(fit, name) for name in names}, "probes")
+    rows = []
+    for name in names:
+        row = Row("probes", name, "fits", setting=settings[name])
+        missed = sum(layer.unconverged for layer in fitted[name])
+        n_fits = len(chosen[name]) * problem.fits_per_layer
+        note = f"{missed} of {n_fits} fits did not converge" if missed else None
+        rows.append(replace(row, note=note).timed(n_fits, taken[name], setting))
+    if len(names) < 2:
+        return rows
+    ours, theirs = [fitted["anchorscope"][layer] for layer in some], fitted["scikit-learn"]
+    ratios = np.array(
+        [
+            objectives(problem, layer, a) / objectives(problem, layer, b)
+            for layer, a, b in zip(some, ours, theirs, strict=True)
+        ]
+    )
+    meaning = f"how far its objective lies above the other's at most, relative, {len(some)} layers"
+    return [
+        replace(row, max_difference=max(0.0, float(excess.max())), difference_is=meaning)
+        for row, excess in zip(rows, (ratios - 1, 1 - ratios), strict=True)
+    ]
 
 
 def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
