@@ -293,7 +293,7 @@ def fit_layers(
 
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
-        data = standardise(chunk, sets.scaled_on, plan.items)
+        data = standardise(chunk, sets.scaled_on)
         solution = solve(data, sets, plan.columns)
         raw = data.to_raw(solution.weight, solution.intercept, sets.scaling)
         return [part.cpu() for part in (*raw, solution.logits, solution.converged, solution.iterations)]
