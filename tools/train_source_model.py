@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from anchorscope.planted.language import RIGHT_VERDICT, WRONG_VERDICT, Language, the_language
+from anchorscope.planted.items import RIGHT_VERDICT, WRONG_VERDICT, Language, the_language
 from train_planted_model import make_config, make_tokenizer, verdict_ids
 
 FOLLOWED, IGNORED, NOTHING = KINDS = ("followed", "ignored", "nothing")

@@ -145,12 +145,9 @@ class EvidenceSolver:
         evidence = self.evidence.take(problems)
         return view_terms(evidence, view, items.halves, items.labels, self.device, self.progress, title)
 
-    def needs(self, cut: Tensor, before: Tensor, problems: slice = slice(None)) -> dict[str, Terms]:
-        return {
-            CUT: self.terms(cut, CUT, problems),
-            BEFORE: self.terms(before, BEFORE, problems),
-            BOTH: self.terms(side_by_side(before, cut, self.device), BOTH, problems),
-        }
+    def needs(self, cut: Tensor, before: Tensor) -> dict[str, Terms]:
+        views = {CUT: cut, BEFORE: before, BOTH: side_by_side(before, cut, self.device)}
+        return {name: self.terms(view, name) for name, view in views.items()}
 
     def scores(self, problems: slice = slice(None)) -> NDArray[np.float32]:
         """Held-out log-odds, mean over the splits, [problem, item]."""

@@ -27,7 +27,7 @@ from anchorscope.items import Item
 from anchorscope.report.findings import Findings, find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import Table, estimate, percent
-from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.estimate import Estimate, estimate_share
 
 if TYPE_CHECKING:
     from anchorscope.evidence_parts.need import Share, Terms
@@ -92,16 +92,8 @@ def _ignored(inputs: ExperimentInputs, names: Sequence[str], stored: Mapping[str
     for name in names:
         used = stored[f"context-used/{name}"]
         there = np.isfinite(used)
-        yield Statistic("ignored", _share_of(int((used[there] < IGNORED).sum()), int(there.sum())), name)
-
-
-def _share_of(number: int, n: int) -> Estimate:
-    if n == 0:
-        return Estimate(np.nan, np.nan, np.nan, 0, "no items")
-    from scipy.stats import binomtest  # only here: it takes half a second
-
-    interval = binomtest(number, n).proportion_ci(method="wilson")
-    return Estimate(number / n, interval.low, interval.high, n, "share of answers, Wilson's interval")
+        share = estimate_share(int((used[there] < IGNORED).sum()), int(there.sum()), "answers")
+        yield Statistic("ignored", share, name)
 
 
 def behaviour(item: Item) -> str | None:
@@ -123,7 +115,7 @@ def _by_kind(inputs: ExperimentInputs, needs: Mapping[str, Terms], name: str) ->
     for kind in dict.fromkeys(kinds.tolist()):
         given = [what for what in every[kinds == kind] if what is not None]
         for what in BEHAVIOURS if given else ():
-            yield Statistic("answers", _share_of(given.count(what), len(given)), what, group=kind)
+            yield Statistic("answers", estimate_share(given.count(what), len(given), "answers"), what, group=kind)
     own = kinds_of(inputs.used_items)
     for kind, terms in needs.items():
         share = terms.need().mean_over(inputs.band)

@@ -120,20 +120,6 @@ def brier(probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None
     return _weighted_mean((claimed - so) ** 2, weights)
 
 
-def ece(
-    probability: ArrayLike,
-    truthful: ArrayLike,
-    weights: ArrayLike | None = None,
-    bins: int = BINS,
-    equal_width: bool = False,
-) -> Floats:
-    """Expected calibration error in bins of equal mass (or width): mean |mean probability − rate|, by mass.
-
-    The class-wise error of two classes is the same number: the bins of 1 − p are those of p, mirrored.
-    """
-    return reliability_bins(probability, truthful, weights, bins, equal_width).error
-
-
 def reliability_bins(
     probability: ArrayLike,
     truthful: ArrayLike,
@@ -221,7 +207,7 @@ def all_metrics(
         return np.column_stack([_average_precision(sums), oracle - area, rejection, kept])
 
     order = np.moveaxis(per_row(of_the_order, probability if scores is None else scores, truthful, weights), -1, 0)
-    of_probability = brier(probability, truthful, weights), ece(probability, truthful, weights)
+    of_probability = brier(probability, truthful, weights), reliability_bins(probability, truthful, weights).error
     return dict(zip(METRICS, (order[0], *of_probability, *order[1:]), strict=True))
 
 

@@ -41,7 +41,7 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.report.validation_page import WORLDS_SCHEMA
 from anchorscope.report.wording import count, listing, number
 from anchorscope.stats.auc import auc
-from anchorscope.stats.estimate import LEVEL, Estimate
+from anchorscope.stats.estimate import LEVEL, Estimate, estimate_share
 from anchorscope.stats.streams import stream
 
 WIDTH = 120
@@ -399,12 +399,9 @@ def _mean(values: Sequence[float], is_rate: bool) -> Estimate:
     n = len(numbers)
     if not n:
         return Estimate(np.nan, np.nan, np.nan, 0, "no replica with a share that may be reported")
-    value = float(numbers.mean())
     if is_rate:
-        from scipy.stats import binomtest  # only here: it takes half a second
-
-        low, high = binomtest(int(numbers.sum()), n).proportion_ci(LEVEL, method="wilson")
-        return Estimate(value, float(low), float(high), n, "share of replicas, Wilson's interval")
+        return estimate_share(int(numbers.sum()), n, "replicas")
+    value = float(numbers.mean())
     if n == 1:
         return Estimate(value, np.nan, np.nan, 1, "one replica")
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2) * numbers.std(ddof=1) / np.sqrt(n))
