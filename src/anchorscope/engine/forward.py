@@ -131,7 +131,7 @@ def additive(allowed: Bool[Tensor, "*edge"], dtype: torch.dtype) -> Float[Tensor
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, float("-inf"))
 
 
-Keep = Callable[[int, Keys, Keys], None]
+Keep = Callable[[int, Keys, Keys], object]
 Weigh = Callable[[Weights], None]
 """Called with the weights of each layer, computed on the side: the pass itself is unchanged."""
 

@@ -21,7 +21,7 @@ from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import FEW, METHOD, OF_SAMPLE, RULE, Floats, estimate_of, p_value, too_few
-from anchorscope.report.findings import find, select, statistics
+from anchorscope.report.findings import find, select
 from anchorscope.report.verdicts import Verdict, above, below, between
 from anchorscope.report.wording import Show, estimate, percent
 from anchorscope.stats.estimate import Estimate
@@ -276,7 +276,6 @@ def _accuracy(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="boundary",
     title="Knowledge boundary",
-    rows=lambda findings: statistics(findings, "boundary"),
     asks="Do the pathways differ in what the model knows, admits not to know, and is sure of?",
     careful="Half of the answers are true by design; weights undo that. A rule that sorts by label makes groups "
     "differ in whatever goes with truth.",

@@ -22,6 +22,7 @@ from anchorscope.report.findings import (
     row_estimate,
     rules_in,
     select,
+    statistics,
 )
 from anchorscope.report.page import Section, SectionFigure, filled
 from anchorscope.report.palette import GROUPS, RULES, display_name
@@ -47,8 +48,6 @@ class SectionSpec:
 
     slug: str
     title: str
-    rows: Callable[[Findings], pl.DataFrame]
-    """The experiment's rows of a run; without rows and figure there is no section."""
     asks: str
     """What is asked, and how; about 25 words."""
     careful: str
@@ -59,10 +58,12 @@ class SectionSpec:
     """The plain-text report shows the first one that has lines."""
     docs: str = ""
     """Below docs/; empty for the page that the catalogue names for the experiment of this slug."""
+    rows: Callable[[Findings], pl.DataFrame] | None = None
+    """The experiment's rows of a run, by default all its statistics; without rows and figure there is no section."""
 
     def section(self, findings: Findings) -> Section | None:
         """The section of a run; None where the experiment was not made."""
-        rows = self.rows(findings)
+        rows = statistics(findings, self.slug) if self.rows is None else self.rows(findings)
         figures = tuple(
             SectionFigure(chart.name, chart.alt, chart.caption) for chart in self.charts if chart.was_made(findings)
         )

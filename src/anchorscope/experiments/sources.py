@@ -24,7 +24,7 @@ from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import FEW, METHOD, Bools, Floats, auc_samples, estimate_of, p_value
 from anchorscope.items import Item
-from anchorscope.report.findings import Findings, find, select, statistics
+from anchorscope.report.findings import Findings, find, select
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import Table, estimate, percent
 from anchorscope.stats.estimate import Estimate, estimate_share
@@ -193,7 +193,6 @@ _KIND = section.Key("group", "passage", {kind: kind for kind in KINDS})
 SECTION = section.SectionSpec(
     slug="sources",
     title="Sources: passage, thinking, memory",
-    rows=lambda findings: statistics(findings, "sources"),
     asks="How much of the evidence needs each source, and which answers would have come without it?",
     careful="A long cut removes more than a short one: read the difference to a random span of equal length. "
     "Long answers are not in scope.",
