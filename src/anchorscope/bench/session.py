@@ -9,8 +9,8 @@ import copy
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,6 @@ from anchorscope.bench.measuring import (
 )
 from anchorscope.bench.options import Options
 from anchorscope.models.devices import is_out_of_memory
-from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import STRENGTHS
 from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
@@ -47,68 +46,70 @@ _WARM = 8  # prompts of our untimed run
 _CHECKED = {"knockout": 8, "single-layer": 2}  # items whose states are compared
 
 
-@dataclass
-class StateImplementations:
-    """The implementations that give states, each made and tuned once for both works."""
+@dataclass(frozen=True)
+class Prepared:
+    """An implementation that was made and tuned, once for both works."""
 
-    setting: Setting
-    workload: Workload
-    implementations: dict[str, Implementation] = field(default_factory=dict)
-    tuned: dict[str, str] = field(default_factory=dict)
-    """What each implementation chose."""
-    rates: dict[str, float] = field(default_factory=dict)
-    """Tokens per second of each knockout, to know how many items an implementation can afford."""
-    missing: dict[str, str] = field(default_factory=dict)
-    """Why an implementation can't run."""
+    implementation: Implementation
+    tuned: str
+    """What it chose."""
+    rate: float
+    """Tokens per second of a knockout, to know how many items it can afford."""
 
-    def rows(self, work: str) -> list[Row]:
-        """One row per chosen implementation."""
-        names = self.setting.options.implementations_of(work)
-        for name in names:
-            self._prepare(name)
-        ready = [name for name in names if name in self.implementations]
-        if not ready:
-            return [Row(work, name, note=self.missing[name]) for name in names]
-        reference = _Reference(self.setting, work, self.workload)
-        rows: dict[str, Row] = {}
-        runs: dict[str, Callable[[], object]] = {}
-        parts: dict[str, Workload] = {}
-        for name in ready:
-            row = Row(work, name, setting=self.tuned[name])
-            try:
-                rows[name] = reference.compare(row, _run(self.implementations[name], work, reference.part))
-            except Exception as error:
-                rows[name] = replace(row, note=_explain_failure(name, error))
-                continue
-            parts[name] = self._choose_affordable(name, work)
-            runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
-        for name, taken in self.setting.race(runs, work).items():
-            tokens = self.implementations[name].tokens(work, parts[name])
-            rows[name] = rows[name].timed(len(parts[name].items), taken, self.setting, tokens)
-        return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
+    def run(self, work: str, workload: Workload) -> Tensor:
+        run = self.implementation.knockout if work == "knockout" else self.implementation.single_layer
+        return run(workload)
 
-    def _prepare(self, name: str) -> None:
-        if name in self.implementations or name in self.missing:
-            return
-        self.setting.say(f"{name}: prepared")
-        try:
-            implementation = make(name, self.setting.lm)
-            self.tuned[name] = implementation.tune(self.workload)
-            part = self.workload.first(implementation.size)
-            began = time.perf_counter()
-            implementation.knockout(part)
-            self.rates[name] = implementation.tokens("knockout", part) / (time.perf_counter() - began)
-            self.implementations[name] = implementation
-            self.setting.say(f"{name}: {self.tuned[name]}")
-        except Exception as error:
-            self.missing[name] = _explain_failure(name, error)
-
-    def _choose_affordable(self, name: str, work: str) -> Workload:
+    def choose_affordable(self, work: str, workload: Workload, seconds: float) -> Workload:
         """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
-        implementation, n = self.implementations[name], len(self.workload.items)
-        each = implementation.tokens(work, self.workload) / n / self.rates[name]
-        batch, fits = max(2, implementation.size), int(self.setting.options.seconds / each)
-        return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
+        each = self.implementation.tokens(work, workload) / len(workload.items) / self.rate
+        batch, fits = max(2, self.implementation.size), int(seconds / each)
+        return workload.first(min(len(workload.items), fits // batch * batch if fits >= batch else max(_LEAST, fits)))
+
+
+def _prepare(name: str, setting: Setting, workload: Workload) -> Prepared | str:
+    """The implementation, or why it can't run."""
+    setting.say(f"{name}: prepared")
+    try:
+        implementation = make(name, setting.lm)
+        tuned = implementation.tune(workload)
+        part = workload.first(implementation.size)
+        began = time.perf_counter()
+        implementation.knockout(part)
+        rate = implementation.tokens("knockout", part) / (time.perf_counter() - began)
+    except Exception as error:
+        return _explain_failure(name, error)
+    setting.say(f"{name}: {tuned}")
+    return Prepared(implementation, tuned, rate)
+
+
+def state_rows(setting: Setting, work: str, workload: Workload, prepared: dict[str, Prepared | str]) -> list[Row]:
+    """One row per chosen implementation; those that are prepared already are used again."""
+    names = setting.options.implementations_of(work)
+    for name in names:
+        if name not in prepared:
+            prepared[name] = _prepare(name, setting, workload)
+    part = workload.first(_CHECKED[work])
+    wanted, against = _reference_states(setting, work, part)
+    rows: dict[str, Row] = {}
+    parts: dict[str, Workload] = {}
+    for name in names:
+        ready = prepared[name]
+        if isinstance(ready, str):
+            rows[name] = Row(work, name, note=ready)
+            continue
+        row = Row(work, name, setting=ready.tuned)
+        try:
+            rows[name] = _compare(row, ready.run(work, part), wanted, against)
+            parts[name] = ready.choose_affordable(work, workload, setting.options.seconds)
+        except Exception as error:
+            rows[name] = replace(row, note=_explain_failure(name, error))
+    timed = {name: ready for name, ready in prepared.items() if name in parts and isinstance(ready, Prepared)}
+    runs = {name: partial(ready.run, work, parts[name]) for name, ready in timed.items()}
+    for name, taken in setting.race(runs, work).items():
+        tokens = timed[name].implementation.tokens(work, parts[name])
+        rows[name] = rows[name].timed(len(parts[name].items), taken, setting, tokens)
+    return list(rows.values())
 
 
 def _explain_failure(name: str, error: Exception) -> str:
@@ -123,41 +124,24 @@ def _explain_failure(name: str, error: Exception) -> str:
     return f"fails here with {type(error).__name__}: {reason}"
 
 
-def _run(implementation: Implementation, work: str, workload: Workload) -> Tensor:
-    return implementation.knockout(workload) if work == "knockout" else implementation.single_layer(workload)
-
-
-class _Reference:
-    """What the plain loop gives in float32, or in the model's precision if a float32 copy doesn't fit."""
-
-    def __init__(self, setting: Setting, work: str, workload: Workload) -> None:
-        lm = setting.lm
-        self.part = workload.first(_CHECKED[work])
-        exact = lm if lm.dtype == torch.float32 else _float32_copy(setting)
-        self.precision = str((exact or lm).dtype).removeprefix("torch.")
-        setting.say(f"{work}: reference states of {len(self.part.items)} items in {self.precision}")
-        self.states = _run(Plain(exact or lm), work, self.part).float()
-
-    def compare(self, row: Row, states: Tensor) -> Row:
-        off = float((states.float() - self.states).abs().max())
-        relative = off / float(self.states.abs().max())
-        most = _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
-        against = f"states of {len(self.part.items)} items against plain in {self.precision}"
-        return replace(
-            row,
-            max_difference=off,
-            difference_is=f"largest absolute difference of {against}",
-            note=row.note if relative <= most else f"DIFFERS by {relative:.1%}, more than the precision explains",
-        )
-
-
-def _float32_copy(setting: Setting) -> LanguageModel | None:
-    """The model in float32; None if it doesn't fit."""
+def _reference_states(setting: Setting, work: str, part: Workload) -> tuple[Tensor, str]:
+    """What the plain loop gives in float32, or in the model's precision if a float32 copy doesn't fit; in words."""
     lm = setting.lm
     needed = 4 * sum(tensor.numel() for tensor in lm.model.parameters())
-    if lm.device.type == "cuda" and torch.cuda.mem_get_info(lm.device)[0] < 1.5 * needed:
-        return None
-    return replace(lm, model=copy.deepcopy(lm.model).float())
+    fits = lm.device.type != "cuda" or torch.cuda.mem_get_info(lm.device)[0] >= 1.5 * needed
+    exact = replace(lm, model=copy.deepcopy(lm.model).float()) if fits and lm.dtype != torch.float32 else lm
+    precision = str(exact.dtype).removeprefix("torch.")
+    setting.say(f"{work}: reference states of {len(part.items)} items in {precision}")
+    states = Prepared(Plain(exact), "", 1.0).run(work, part).float()
+    return states, f"states of {len(part.items)} items against plain in {precision}"
+
+
+def _compare(row: Row, states: Tensor, wanted: Tensor, against: str) -> Row:
+    off = float((states.float() - wanted).abs().max())
+    relative = off / float(wanted.abs().max())
+    explained = relative <= _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
+    note = row.note if explained else f"DIFFERS by {relative:.1%}, more than the precision explains"
+    return replace(row, max_difference=off, difference_is=f"largest absolute difference of {against}", note=note)
 
 
 def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
@@ -371,14 +355,14 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
 
 def _measure(setting: Setting, workload: Workload) -> list[Row]:
     rows: list[Row] = []
-    states = StateImplementations(setting, workload)
+    prepared: dict[str, Prepared | str] = {}
     for work in setting.options.work:
         if not setting.options.implementations_of(work):
             continue
         if work in ("knockout", "single-layer"):
-            rows += states.rows(work)
+            rows += state_rows(setting, work, workload, prepared)
             continue
-        states.implementations.clear()  # copies of the model would count as memory of what comes next
+        prepared.clear()  # copies of the model would count as memory of what comes next
         rows += probe_rows(setting) if work == "probes" else generation_rows(setting, workload)
     return rows
 
