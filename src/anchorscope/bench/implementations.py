@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from anchorscope.bench.measuring import Item, Workload
-from anchorscope.engine.batching import MOST_AT_ONCE, automatic_tokens, plan_batches
+from anchorscope.engine.batching import MOST_AT_ONCE, memory_facts, plan_batches
 from anchorscope.engine.capture import capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
-from anchorscope.models.devices import ToHost, copy_rows, empty_on_host, free_memory, is_out_of_memory
+from anchorscope.models.devices import ToHost, empty_on_host, free_memory, is_out_of_memory
 from anchorscope.models.families import part_at
 from anchorscope.models.language_model import LanguageModel
 
@@ -109,7 +109,7 @@ class Own(Implementation):
 
     def __init__(self, lm: LanguageModel) -> None:
         super().__init__(lm)
-        self.batch_tokens = automatic_tokens(lm)
+        self.batch_tokens = memory_facts(lm).tokens
         self.compiled = lm.device.type == "cuda"  # as in a run that is large enough to repay it
 
     def tune(self, workload: Workload) -> str:
@@ -158,7 +158,7 @@ class Own(Implementation):
         states_by_variant = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
 
         def keep(key: tuple[int, list[int]], states: Tensor) -> None:
-            copy_rows(states_by_variant[key[0] : key[0] + 1], key[1], states[None])
+            states_by_variant[key[0]].index_copy_(1, torch.tensor(key[1]), states)
 
         def put(variant: int, batch: list[int], states: Tensor) -> None:
             turned = states[:, 0, _ATTENTION].transpose(0, 1).contiguous()  # by the device, which does it faster

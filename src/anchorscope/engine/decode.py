@@ -247,9 +247,8 @@ class DecodingBatch:
         for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
             layout = BatchRows(sequences, part, [CLEAN], prefix.length, self.lm.n_layers)
             row_of_token = torch.tensor([row.item for row in layout.rows for _ in range(row.first, row.stop)])
-            where = (to_device(index, self.lm.device) for index in (row_of_token, layout.positions()))
-            store = partial(self.cache.write, *where)
-            packed = Packed(self.lm, sequences, layout, prefix, store)
+            owners, slots = (to_device(index, self.lm.device) for index in (row_of_token, layout.positions()))
+            packed = Packed(self.lm, sequences, layout, prefix, partial(self.cache.write, owners, slots))
             stream = run_layers(
                 self.lm, packed.ids, packed.positions, packed, read=torch.from_numpy(layout.own[1:] - 1)
             )

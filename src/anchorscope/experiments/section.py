@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -33,15 +33,6 @@ from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
 
-class TableOf(Protocol):
-    """A table of a section, by its title."""
-
-    @property
-    def title(self) -> str: ...
-
-    def table(self, findings: Findings, rows: pl.DataFrame) -> Table: ...
-
-
 @dataclass(frozen=True)
 class SectionSpec:
     """What an experiment puts on the page, whatever the run."""
@@ -54,7 +45,7 @@ class SectionSpec:
     """What can go wrong in reading it; about 25 words."""
     answer: Answer
     charts: tuple[ChartSpec, ...] = ()
-    tables: tuple[TableOf, ...] = ()
+    tables: tuple[TableSpec, ...] = ()
     """The plain-text report shows the first one that has lines."""
     docs: str = ""
     """Below docs/; empty for the page that the catalogue names for the experiment of this slug."""

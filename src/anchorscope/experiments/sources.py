@@ -11,7 +11,6 @@ items are then checked against both: the AUC says how well each tells the two ki
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +42,7 @@ MEASURES = {
     "overlap": "answer's words that stand in it",
 }
 """Numbers of single items; the last three need no probe and no state, and are what the others have to beat."""
+_MOST_IGNORED = 20  # answers that are listed
 _NEEDS = "half splits, influence over groups, mean over the band"
 
 
@@ -171,21 +171,16 @@ def _needs_source(rows: pl.DataFrame) -> section.Said | None:
     return section.number(gap, above(gap, 0.0), section.whole_percent, f"{name}, above a random span")
 
 
-@dataclass(frozen=True)
-class IgnoredItems:
+class IgnoredItems(section.TableSpec):
     """The answers that ignored their source most, by name."""
-
-    title: str = "Answers that ignored their source (least of their probability comes from it)"
-    most: int = 20
 
     def table(self, findings: Findings, rows: pl.DataFrame) -> Table:
         wanted = select(findings.experiment_items, experiment="sources", quantity="context_used")
         wanted = wanted.filter(pl.col("variant").is_in(["context", "thinking"]) & (pl.col("value") < IGNORED))
-        lines = (
-            wanted.sort("value", "dataset", "item_id").head(self.most).select("dataset", "item_id", "variant", "value")
-        )
-        cells = tuple((*row[:3], f"{row[3]:.2f}") for row in lines.iter_rows())
-        return Table(("dataset", "item", "source", "context used"), cells, 3)
+        lines = wanted.sort("value", "dataset", "item_id").head(_MOST_IGNORED)
+        cells = lines.select("dataset", "item_id", "variant", "value").iter_rows()
+        shown = tuple((*names, f"{used:.2f}") for *names, used in cells)
+        return Table(("dataset", "item", "source", "context used"), shown, 3)
 
 
 _SOURCE = section.Key("variant", "source")
@@ -243,7 +238,7 @@ SECTION = section.SectionSpec(
             ),
             lambda rows: select(rows, measure=("auc_followed", "auc_needed")),
         ),
-        IgnoredItems(),
+        IgnoredItems("Answers that ignored their source (least of their probability comes from it)", (), ()),
     ),
     docs="sources.md",
 )

@@ -96,7 +96,9 @@ def standardise(
     `rank` leading eigenvectors are found. Without `rescale` only means are subtracted: principal directions keep their
     scales.
     """
-    shift = _bulk_median(states, scaled_on.device)
+    # Each feature's median over a few items: a shift that is near the bulk of the values.
+    sample = torch.linspace(0, states.shape[1] - 1, min(_SHIFT_ITEMS, states.shape[1])).round().long()
+    shift = states[:, sample.to(states.device)].to(scaled_on.device).double().median(1, keepdim=True).values
     counts = scaled_on.double().sum(1)
     mean, square = _shifted_moments(states, scaled_on.double() / counts[:, None], shift)
     variance = square - mean.square()
@@ -128,12 +130,6 @@ def standardise(
 def _item_blocks(states: Tensor, device: torch.device) -> Iterator[Tensor]:
     values = _CPU_VALUES if device.type == "cpu" else _DEVICE_VALUES
     yield from states.split(max(1, values // (len(states) * states.shape[2])), dim=1)
-
-
-def _bulk_median(states: Tensor, device: torch.device) -> Tensor:
-    """Each feature's median over a few items: a shift that is near the bulk of the values."""
-    sample = torch.linspace(0, states.shape[1] - 1, min(_SHIFT_ITEMS, states.shape[1])).round().long()
-    return states[:, sample.to(states.device)].to(device).double().median(1, keepdim=True).values
 
 
 def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:

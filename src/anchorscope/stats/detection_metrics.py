@@ -117,7 +117,10 @@ class ReliabilityBins:
 def brier(probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None) -> Floats:
     """Mean squared difference of probability and truth (1 or 0)."""
     claimed, so = np.asarray(probability, np.float64), np.asarray(truthful, np.float64)
-    return _weighted_mean((claimed - so) ** 2, weights)
+    given = np.ones(len(claimed)) if weights is None else np.asarray(weights)
+    whole = given.sum(axis=-1, dtype=np.float64)
+    above = np.einsum("...i,i->...", given, (claimed - so) ** 2, dtype=np.float64)
+    return np.divide(above, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
 
 
 def reliability_bins(
@@ -160,13 +163,6 @@ def _by_width(claimed: Floats, truthful: ArrayLike, weights: ArrayLike | None, b
     given = np.ones(len(claimed)) if weights is None else np.asarray(weights, np.float64)
     so = np.asarray(truthful, np.float64)
     return np.stack([(given * value) @ within for value in (np.ones_like(claimed), so, claimed)], axis=-2)
-
-
-def _weighted_mean(values: Floats, weights: ArrayLike | None) -> Floats:
-    given = np.ones(len(values)) if weights is None else np.asarray(weights)
-    whole = given.sum(axis=-1, dtype=np.float64)
-    above = np.einsum("...i,i->...", given, values, dtype=np.float64)
-    return np.divide(above, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
 
 
 COVERAGES = (0.5, 0.8, 0.9)
