@@ -1,14 +1,9 @@
 """Four parts of a probe's evidence that sum to one, from three views of the same run (docs/evidence-parts.md).
 
 Views: `cut`, the state at the answer's end with the question's key words cut; `before-answer`, the clean state before
-the answer begins; `both` side by side.
-
-    together        need(both)                         only question and answer together tell it: the match
-    question        need(cut) − need(both)             the question tells it before any answer
-    answer          need(before-answer) − need(both)   the answer tells it without the key words
-    either          the rest                           both tell it
-
-Parts are estimates and may come out slightly negative. A control has a `cut` view of its own.
+the answer begins; `both` side by side. `together` is need(both), `question` need(cut) − need(both), `answer`
+need(before-answer) − need(both), `either` the rest. Parts are estimates and may come out slightly negative. A control
+has a `cut` view of its own.
 """
 
 from collections.abc import Mapping, Sequence

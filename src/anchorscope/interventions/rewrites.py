@@ -1,9 +1,8 @@
 """Token patching: the exact words of the question replaced by another item's, the answer kept.
 
-If the probe reads the question, it should notice that the answer no longer fits. Donors are of the same relation, or
-any other item; the item as its own donor must change nothing; as a control, as many other words are replaced. Subject
-replaces subject, property replaces property; a part that the donor lacks stays. A donor whose question the kept answer
-would answer is used only as a last resort.
+Donors are of the same relation, or any other item; the item as its own donor must change nothing; as a control, as many
+other words are replaced. Subject replaces subject, property replaces property; a part that the donor lacks stays. A
+donor whose question the kept answer would answer is used only as a last resort.
 
 Answer only: the question is dropped, once with the template kept and an empty line in its place, and once bare, with
 the sequence's first token (the attention sink).
