@@ -270,7 +270,13 @@ class Setting:
             shared, own = options.shared or SHARED, options.own or OWN
             made = synthetic(n, shared, own, int(lm.config.vocab_size), options.seed, options.new_tokens)
         else:
-            made = self._real(n)
+            try:
+                made = real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
+            except ModuleNotFoundError as error:
+                raise UserError(
+                    f"Real questions need the package {error.name!r}, which is not installed here; install all of "
+                    f"anchorscope, or run random tokens with --shared {SHARED} --own {OWN}."
+                ) from error
         longest = max(item.length for item in made.items)
         windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
         if windows and min(windows) < longest:  # the others are given one mask for all layers, which would erase it
@@ -279,16 +285,6 @@ class Setting:
                 f"not be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
             )
         return made
-
-    def _real(self, n: int) -> Workload:
-        options, lm = self.options, self.lm
-        try:
-            return real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"Real questions need the package {error.name!r}, which is not installed here; install all of "
-                f"anchorscope, or run random tokens with --shared {SHARED} --own {OWN}."
-            ) from error
 
     def race(self, runs: Mapping[str, Callable[[], Any]], title: str) -> dict[str, list[Measured]]:
         """All runs in turn (A B C A B C), so that noise affects all alike."""

@@ -59,12 +59,6 @@ class Rows:
     wording: Indices
     """0 for the original."""
 
-    def table(self, values: Floats, items: Indices) -> Floats:
-        """Values [row] of some items that have every wording, as [wording, item]."""
-        filled = np.full((int(self.wording.max()) + 1, int(self.item.max()) + 1), np.nan)
-        filled[self.wording, self.item] = values
-        return filled[:, items]
-
 
 def run(inputs: ExperimentInputs) -> Found:
     """Runs every wording, and compares the odd and the even ones."""
@@ -183,7 +177,9 @@ def _lost_evidence(inputs: ExperimentInputs, rows: Rows, items: Indices) -> list
             inputs.progress,
             "wordings: key words cut",
         )
-        tables.append(rows.table(terms.lost[0], items))
+        by_wording = np.full((int(rows.wording.max()) + 1, inputs.n), np.nan)
+        by_wording[rows.wording, rows.item] = terms.lost[0]
+        tables.append(by_wording[:, items])
     return tables
 
 

@@ -147,8 +147,9 @@ def trough(curve: SampledCurve) -> Trough:
     low, high = curve.band
     depth = _estimate(curve, curve.value.min(), low.min(), high.min())
     layer = lowest_layer(curve)
-    value, low, high = (end / max(1, curve.n_layers - 1) for end in (layer.value, layer.ci_low, layer.ci_high))
-    return Trough(depth, layer, Estimate(value, low, high, layer.n, layer.method))
+    deepest = max(1, curve.n_layers - 1)
+    ends = layer.value / deepest, layer.ci_low / deepest, layer.ci_high / deepest
+    return Trough(depth, layer, Estimate(*ends, layer.n, layer.method))
 
 
 def lowest_layer(curve: SampledCurve) -> Estimate:
