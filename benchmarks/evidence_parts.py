@@ -20,17 +20,19 @@ import torch
 
 from anchorscope.evidence_parts.parts import PARTS
 from anchorscope.stats.streams import stream
-from anchorscope.validation.world_marks import (
+from anchorscope.validation.worlds import (
     AT_ONCE,
+    WORLDS,
     Marks,
+    Truth,
     Values,
     WorldResults,
+    find_truth,
     join_batches,
     mark_world,
     measure_batch,
     worlds_table,
 )
-from anchorscope.validation.worlds import WORLDS, Truth, find_truth
 
 Cell = tuple[str, int]
 """A world and a number of items."""

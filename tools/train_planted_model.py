@@ -29,7 +29,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from anchorscope.errors import UserError
-from anchorscope.planted.language import (
+from anchorscope.planted.items import (
     CELLS,
     FILLER,
     RIGHT,

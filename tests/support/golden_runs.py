@@ -17,9 +17,7 @@ from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
 from anchorscope.models.process_settings import threads
-from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import planted_items
-from anchorscope.planted.language import RIGHT_VERDICT, WORDINGS, WRONG_VERDICT, the_language
+from anchorscope.planted.items import MODEL_FOLDER, RIGHT_VERDICT, WORDINGS, WRONG_VERDICT, planted_items, the_language
 from anchorscope.report import comparison, detection, run_page
 from golden import (
     OUT,
@@ -86,7 +84,7 @@ def _model(folder: Path) -> Path:
     It never ends an answer, so the first words of its phrases become end tokens: its answer is then the object that it
     names before them. Its verdicts, right and wrong, become True and False, which P(True) asks for.
     """
-    model = Path(shutil.copytree(planted_model_folder(), folder / "planted"))
+    model = Path(shutil.copytree(MODEL_FOLDER, folder / "planted"))
     texts = (model / "tokenizer.json").read_text(encoding="utf-8")
     texts = texts.replace(f'"▁{RIGHT_VERDICT}"', '"▁True"').replace(f'"▁{WRONG_VERDICT}"', '"▁False"')
     (model / "tokenizer.json").write_text(texts, encoding="utf-8")

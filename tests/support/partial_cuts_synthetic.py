@@ -41,7 +41,7 @@ def tiny_inputs(lm: LanguageModel, items: list[Item] | None = None, **setting: A
     sets = tuple(tuple(random_probes(lm, 10 * q + s, N_FOLDS) for s in range(len(SITES))) for q in range(2))
     scoring = Scoring(sets, folds)
     found = run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False, edges="all", site=0)
-    states = found.clean.states
+    states = found.states
     plain = make_setting(POSITIONS)
     planned = [plan_cut(one, items, plain) for one in (KNOCKOUT, NONE)]
     passes = passes_of(planned, items, plain, planner)

@@ -6,7 +6,7 @@ import numpy as np
 
 from anchorscope.stats import detection_metrics as ours
 from anchorscope.stats.auc import auc
-from anchorscope.stats.detection_metrics import ece
+from anchorscope.stats.detection_metrics import reliability_bins
 
 TOLERANCE = 1e-9
 
@@ -34,7 +34,7 @@ def our_values(probability: list[float], truthful: list[bool]) -> dict[str, floa
     return {
         "roc-auc": float(auc(*given)),
         "pr-auc": float(found["auprc"]),
-        "ece": float(ece(*given, bins=20, equal_width=True)),
+        "ece": float(reliability_bins(*given, bins=20, equal_width=True).error),
         "prr_normalized": float(found["prr"]),
     }
 

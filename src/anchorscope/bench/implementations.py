@@ -8,60 +8,108 @@ scores and full passes. `nnsight` uses traces with SDPA, stopped before the head
 """
 
 import copy
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from anchorscope.bench.measuring import FOLDS, Item, Workload
-from anchorscope.engine.batching import MOST_AT_ONCE, automatic_tokens, plan_batches
+from anchorscope.bench.measuring import Item, Workload
+from anchorscope.engine.batching import MOST_AT_ONCE, memory_facts, plan_batches
 from anchorscope.engine.capture import capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
-from anchorscope.models.devices import ToHost, copy_rows, empty_on_host, free_memory, is_out_of_memory
+from anchorscope.models.devices import ToHost, empty_on_host, free_memory, is_out_of_memory
 from anchorscope.models.families import part_at
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.probes.crossfit import ProbeSet, Scorer
 
 SIZES = {"cpu": (4, 8, 16, 32), "cuda": (32, 128, 512, 1024)}
 """Batch sizes that are tried."""
 _ATTENTION = SITES.index("attention")
-_PROBES = 3  # per fold, as a run has them
 
 
 class CannotDo(Exception):
     """An implementation can't do something; the text says why and what would help."""
 
 
-class Implementation(Protocol):
-    """One way to do the work. States are in host memory, in the model's precision."""
+class Implementation:
+    """One way to do the work: subclasses run one batch. States are in host memory, in the model's precision."""
+
+    size = 1
+    """Items that run together."""
+    restarts = True
+    """Whether a cut in one layer starts at that layer; otherwise it is a full pass."""
+    kernel: str | None = None
+    """The attention kernel; None for the fastest."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        self.lm = lm
+
+    def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
+        """States [layer, item, d_model]; without a mask attention is causal, and padding on the right is not seen."""
+        raise NotImplementedError
+
+    def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
+        """The same with the mask in one layer, for each in turn: states from that layer on."""
+        raise NotImplementedError
+
+    @torch.inference_mode()
+    def knockout(self, workload: Workload) -> Tensor:
+        """What attention adds at the last token, clean and with the cut in every layer, [2, layer, item, d_model]."""
+        lm = self.lm
+        states = torch.zeros(2, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
+        with attention_kernel(lm, self.kernel):
+            for batch, items in by_length(workload, self.size):
+                states[0, :, batch] = self.run(items, None)
+                states[1, :, batch] = self.run(items, cut_mask(items, lm.dtype, lm.device))
+        return states
+
+    @torch.inference_mode()
+    def single_layer(self, workload: Workload) -> Tensor:
+        """The same with the cut in one layer, [cut layer, layer, item, d_model]; layers below the cut stay zero."""
+        lm = self.lm
+        states = torch.zeros(lm.n_layers, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
+        with attention_kernel(lm, self.kernel):
+            for batch, items in by_length(workload, self.size):
+                cut = cut_mask(items, lm.dtype, lm.device)
+                for layer, from_there in enumerate(self.run_single_layers(items, cut)):
+                    states[layer, layer:, batch] = from_there
+        return states
+
+    def tokens(self, work: str, workload: Workload) -> float:
+        """Tokens that run through all blocks; a restart at layer k runs the layers from k on, after one clean pass."""
+        n = self.lm.n_layers
+        return workload.tokens * (2 if work == "knockout" else 1 + (n + 1) / 2 if self.restarts else n)
 
     def tune(self, workload: Workload) -> str:
         """Finds the fastest setting (the batch size) before anything is measured, and describes it."""
+        return self.tune_size(len(workload.items), lambda size: self.knockout(workload.first(size)))
 
-    def knockout(self, workload: Workload) -> Tensor:
-        """What attention adds at the last token, clean and with the cut in every layer, [2, layer, item, d_model]."""
+    def tune_size(self, n: int, run: Callable[[int], object]) -> str:
+        """Sets the best batch size for up to n items; `run(size)` runs one batch."""
 
-    def single_layer(self, workload: Workload) -> Tensor:
-        """The same with the cut in one layer, [cut layer, layer, item, d_model]; layers below the cut stay zero."""
+        def run_batch(size: int) -> None:
+            self.size = size
+            run(size)
 
-    def tokens(self, work: str, workload: Workload) -> float:
-        """Tokens that run through all blocks; one that runs through half of them counts half."""
+        self.size, description = best_size(self.lm.device, n, run_batch)
+        return description
 
 
-class Own:
+class Own(Implementation):
+    size = sys.maxsize  # it makes its own batches from all items
+
     def __init__(self, lm: LanguageModel) -> None:
-        self.lm = lm
-        self.batch_tokens = automatic_tokens(lm)
+        super().__init__(lm)
+        self.batch_tokens = memory_facts(lm).tokens
         self.compiled = lm.device.type == "cuda"  # as in a run that is large enough to repay it
 
     def tune(self, workload: Workload) -> str:
@@ -70,7 +118,7 @@ class Own:
         return f"batches of {self.batch_tokens} tokens" + (", compiled blocks" if self.compiled else "")
 
     def knockout(self, workload: Workload) -> Tensor:
-        return self._states(workload, _clean_and_cut(workload))
+        return self._states(workload, [CLEAN, Variant(dict(enumerate(workload.cuts)))])
 
     def clean(self, workload: Workload) -> Tensor:
         """What attention adds in the clean run, [layer, item, d_model]."""
@@ -98,20 +146,6 @@ class Own:
         whole = sum(tensor.numel() for tensor in block.parameters())
         return run - dropped * (after_attention / whole) / n_layers
 
-    def stream(self, workload: Workload) -> Tensor:
-        """As in a run: states go through the probes on the device, and only log-odds come back."""
-        lm, shape = self.lm, (_PROBES, FOLDS, self.lm.n_layers)
-        weights = torch.randn(*shape, lm.d_model, generator=torch.Generator().manual_seed(0))
-        probes = ProbeSet(weights, torch.zeros(shape), np.ones(shape), np.ones(shape), ())
-        scorer = Scorer([[probes] * len(SITES)], np.arange(len(workload.items)) % FOLDS, lm.device)
-        scores: list[Tensor] = []
-
-        def score(variant: int, batch: list[int], states: Tensor) -> None:
-            scores.append(scorer.score(batch, states))
-
-        self._capture(workload, _clean_and_cut(workload), score)
-        return torch.cat(scores).cpu()
-
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
         lm, ends, prompts, longest = self.lm, set(workload.end_tokens), workload.prompts, workload.new_tokens
         prefix = compute_prefix(lm, prompts[0][: workload.shared_by_prompts])
@@ -124,136 +158,46 @@ class Own:
         states_by_variant = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
 
         def keep(key: tuple[int, list[int]], states: Tensor) -> None:
-            copy_rows(states_by_variant[key[0] : key[0] + 1], key[1], states[None])
+            states_by_variant[key[0]].index_copy_(1, torch.tensor(key[1]), states)
 
         def put(variant: int, batch: list[int], states: Tensor) -> None:
             turned = states[:, 0, _ATTENTION].transpose(0, 1).contiguous()  # by the device, which does it faster
             to_host.put((variant, batch), turned)
 
         to_host = ToHost(keep)
-        self._capture(workload, variants, put)
-        to_host.finish()
-        return states_by_variant
-
-    def _capture(
-        self, workload: Workload, variants: list[Variant], take: Callable[[int, list[int], Tensor], None]
-    ) -> None:
-        lm, sequences = self.lm, workload.sequences
+        sequences = workload.sequences
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
         lengths = [tokens_of(item, at, variants, prefix.length, lm.n_layers) for at, item in enumerate(sequences)]
         batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE))
-        refuse_idle_cuts(capture(lm, sequences, prefix, batches, take, variants, compiled=self.compiled)())
+        refuse_idle_cuts(capture(lm, sequences, prefix, batches, put, variants, compiled=self.compiled)())
+        to_host.finish()
+        return states_by_variant
 
 
-def _clean_and_cut(workload: Workload) -> list[Variant]:
-    return [CLEAN, Variant(dict(enumerate(workload.cuts)))]
-
-
-class Plain:
-    size = 1
-
-    def __init__(self, lm: LanguageModel) -> None:
-        self.lm = lm
+class Plain(Implementation):
+    restarts = False
+    kernel = "eager"
 
     def tune(self, workload: Workload) -> str:
         self.knockout(workload.first(1))
         return "one item at a time"
 
-    @torch.inference_mode()
-    def knockout(self, workload: Workload) -> Tensor:
-        lm, items = self.lm, workload.items
-        states = torch.zeros(2, lm.n_layers, len(items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm, "eager"):
-            for index, item in enumerate(items):
-                states[0, :, index] = self._run(item, _causal_mask(item.length, lm.dtype, lm.device))
-                states[1, :, index] = self._run(item, cut_mask([item], lm.dtype, lm.device))
-        return states
-
-    @torch.inference_mode()
-    def single_layer(self, workload: Workload) -> Tensor:
-        lm, items = self.lm, workload.items
-        states = torch.zeros(lm.n_layers, lm.n_layers, len(items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm, "eager"):
-            for index, item in enumerate(items):
-                clean = _causal_mask(item.length, lm.dtype, lm.device)
-                cut = cut_mask([item], lm.dtype, lm.device)
-                for layer in range(lm.n_layers):
-                    with _mask_of_layer(lm, layer, cut):
-                        states[layer, layer:, index] = self._run(item, clean)[layer:]
-        return states
-
-    def tokens(self, work: str, workload: Workload) -> float:
-        return workload.tokens * (2 if work == "knockout" else self.lm.n_layers)
-
-    def _run(self, item: Item, mask: Tensor) -> Tensor:
+    def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
         lm = self.lm
-        ids, last = _pad_ids([item], lm.device)
+        ids, last = _pad_ids(items, lm.device)
+        seen = _causal_mask(ids.shape[1], lm.dtype, lm.device) if mask is None else mask
         states: list[Tensor] = []
         with _last_states(lm, states, torch.zeros_like(last), last):
-            lm.model(input_ids=ids, attention_mask=mask, output_hidden_states=True, use_cache=False)
-        return torch.stack([state[0] for state in states]).cpu()
-
-
-class Batched:
-    """Batches sorted by length, at the best batch size; subclasses run one batch."""
-
-    lm: LanguageModel
-    size = 1
-    restarts = True
-    """Whether a cut in one layer starts at that layer; otherwise it is a full pass."""
-
-    def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
-        """States [layer, item, d_model]; without a mask attention is causal, and padding on the right is not seen."""
-        raise NotImplementedError
+            lm.model(input_ids=ids, attention_mask=seen, output_hidden_states=True, use_cache=False)
+        return torch.stack(states).cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
-        """The same with the mask in one layer, for each in turn: states from that layer on."""
-        raise NotImplementedError
-
-    @torch.inference_mode()
-    def knockout(self, workload: Workload) -> Tensor:
-        lm = self.lm
-        states = torch.zeros(2, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm):
-            for batch, items in by_length(workload, self.size):
-                states[0, :, batch] = self.run(items, None)
-                states[1, :, batch] = self.run(items, cut_mask(items, lm.dtype, lm.device))
-        return states
-
-    @torch.inference_mode()
-    def single_layer(self, workload: Workload) -> Tensor:
-        lm = self.lm
-        states = torch.zeros(lm.n_layers, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
-        with attention_kernel(lm):
-            for batch, items in by_length(workload, self.size):
-                cut = cut_mask(items, lm.dtype, lm.device)
-                for layer, from_there in enumerate(self.run_single_layers(items, cut)):
-                    states[layer, layer:, batch] = from_there
-        return states
-
-    def tokens(self, work: str, workload: Workload) -> float:
-        """A restart at layer k runs the layers from k on, after one clean pass."""
-        n = self.lm.n_layers
-        return workload.tokens * (2 if work == "knockout" else 1 + (n + 1) / 2 if self.restarts else n)
-
-    def tune(self, workload: Workload) -> str:
-        return self.tune_size(len(workload.items), lambda size: self.knockout(workload.first(size)))
-
-    def tune_size(self, n: int, run: Callable[[int], object]) -> str:
-        """Sets the best batch size for up to n items; `run(size)` runs one batch."""
-
-        def run_batch(size: int) -> None:
-            self.size = size
-            run(size)
-
-        self.size, description = best_size(self.lm.device, n, run_batch)
-        return description
+        for layer in range(self.lm.n_layers):
+            with _mask_of_layer(self.lm, layer, mask):
+                yield self.run(items, None)[layer:]
 
 
-class PlainBatched(Batched):
-    def __init__(self, lm: LanguageModel) -> None:
-        self.lm = lm
-
+class PlainBatched(Implementation):
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
         ids, last = _pad_ids(items, self.lm.device)
         states: list[Tensor] = []
@@ -307,7 +251,7 @@ class PlainBatched(Batched):
         return [tuple(takewhile(lambda token: token not in ends, row)) for row in output[:, longest:].tolist()]
 
 
-class WithTransformerLens(Batched):
+class WithTransformerLens(Implementation):
     """TransformerLens as its own examples use it."""
 
     restarts = False
@@ -351,7 +295,7 @@ def _add(scores: Tensor, hook: Any, mask: Tensor) -> Tensor:
     return scores + mask
 
 
-class WithNnsight(Batched):
+class WithNnsight(Implementation):
     """nnsight as its own guides use it, on a model that is loaded already."""
 
     def __init__(self, lm: LanguageModel) -> None:

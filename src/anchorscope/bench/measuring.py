@@ -8,6 +8,7 @@ last is one of 16, every other of which means "true".
 import ctypes
 import gc
 import os
+import platform
 import sys
 import time
 from collections import defaultdict
@@ -188,13 +189,8 @@ def held_mb(device: torch.device) -> float:
 
 def _host_mb(kind: str) -> float:
     """The process's resident memory (VmRSS) or its peak since the last reset (VmHWM)."""
-    try:
-        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
-        return int(lines[kind].split()[0]) / 2**10
-    except (OSError, KeyError):  # not Linux: the system only reports the peak so far
-        import resource
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+    return int(lines[kind].split()[0]) / 2**10
 
 
 def _tidy(device: torch.device) -> None:
@@ -229,13 +225,8 @@ def matmul_peak(device: torch.device, dtype: torch.dtype) -> float:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    processor = "unknown"
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part")))
-        processor = next(names, processor)
     return {
-        "processor": processor,
+        "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
@@ -279,7 +270,13 @@ class Setting:
             shared, own = options.shared or SHARED, options.own or OWN
             made = synthetic(n, shared, own, int(lm.config.vocab_size), options.seed, options.new_tokens)
         else:
-            made = self._real(n)
+            try:
+                made = real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
+            except ModuleNotFoundError as error:
+                raise UserError(
+                    f"Real questions need the package {error.name!r}, which is not installed here; install all of "
+                    f"anchorscope, or run random tokens with --shared {SHARED} --own {OWN}."
+                ) from error
         longest = max(item.length for item in made.items)
         windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
         if windows and min(windows) < longest:  # the others are given one mask for all layers, which would erase it
@@ -288,16 +285,6 @@ class Setting:
                 f"not be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
             )
         return made
-
-    def _real(self, n: int) -> Workload:
-        options, lm = self.options, self.lm
-        try:
-            return real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"Real questions need the package {error.name!r}, which is not installed here; install all of "
-                f"anchorscope, or run random tokens with --shared {SHARED} --own {OWN}."
-            ) from error
 
     def race(self, runs: Mapping[str, Callable[[], Any]], title: str) -> dict[str, list[Measured]]:
         """All runs in turn (A B C A B C), so that noise affects all alike."""
@@ -342,20 +329,11 @@ class Row:
     """The rate of `anchorscope` over this one's."""
     max_difference: float | None = None
     """What `difference_is` says."""
-    relative_difference: float | None = None
-    """The largest difference over the largest value."""
     difference_is: str | None = None
-    auc_difference: float | None = None
-    """Probes only: the largest difference of an AUC on held-out items."""
     peak_memory_mb: float | None = None
     """On the computing device, weights included, other implementations excluded."""
-    added_memory_mb: float | None = None
-    """What the work took beyond the process with its model."""
     share_of_peak: float | None = None
     """2 × parameters of the blocks × tokens run ÷ seconds ÷ the measured matrix-multiply peak."""
-    streaming_items_per_s: float | None = None
-    """Ours only: as in a run, every state through the probes, only log-odds fetched."""
-    streaming_share_of_peak: float | None = None
     setting: str | None = None
     """What the implementation chose before it was measured."""
     note: str | None = None
@@ -374,7 +352,6 @@ class Row:
             items_per_s=items / seconds,
             tokens_per_s=None if tokens is None else tokens / seconds,
             peak_memory_mb=setting.held + added,
-            added_memory_mb=added,
             share_of_peak=None if tokens is None else tokens / seconds / setting.peak_tokens_per_s,
         )
 

@@ -1,6 +1,5 @@
 """The options of a benchmark, shared by both commands; checked before anything is loaded."""
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError, unknown
-from anchorscope.files import read_regular
 
 WORK = ("knockout", "single-layer", "probes", "generation")
 """What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""
@@ -92,16 +90,8 @@ def refuse_no_folder(out: Path | None) -> None:
     if out is not None and (out.is_dir() or not Path(os.path.realpath(out)).parent.is_dir()):
         what = "is a folder" if out.is_dir() else "is in a folder that does not exist"
         raise UserError(f"--out {out} {what}; name a file in a folder that is there.")
-    if out is not None and os.path.lexists(out) and not _is_record(out):
-        raise UserError(f"--out {out} is there already and holds no table of speeds; choose another name.")
-
-
-def _is_record(file: Path) -> bool:
-    """Whether a file is an earlier result."""
-    try:
-        return {"rows", "workload"} <= json.loads(read_regular(file)).keys()
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return False
+    if out is not None and os.path.lexists(out):
+        raise UserError(f"--out {out} is there already; choose another name.")
 
 
 def _refuse_unknown(kind: str, names: Sequence[str], allowed: Sequence[str]) -> None:

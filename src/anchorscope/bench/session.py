@@ -2,17 +2,16 @@
 
 For states, every implementation is tuned, checked on a few items against the plain loop in float32, then timed in turns
 with the others; slow ones run fewer items. Greedy answers are compared with transformers' own `generate`. Probes race a
-scikit-learn loop with the same standardisation, precision and tolerance; objective and held-out AUC are compared.
+scikit-learn loop with the same standardisation, precision and tolerance; their objectives are compared.
 """
 
 import copy
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -35,11 +34,9 @@ from anchorscope.bench.measuring import (
 )
 from anchorscope.bench.options import Options
 from anchorscope.models.devices import is_out_of_memory
-from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import STRENGTHS
 from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
-from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import unnamed
 
 _EXPLAINED = {torch.float32: 1e-4}  # of the largest state; what the order of sums can do
@@ -49,84 +46,70 @@ _WARM = 8  # prompts of our untimed run
 _CHECKED = {"knockout": 8, "single-layer": 2}  # items whose states are compared
 
 
-@dataclass
-class StateImplementations:
-    """The implementations that give states, each made and tuned once for both works."""
+@dataclass(frozen=True)
+class Prepared:
+    """An implementation that was made and tuned, once for both works."""
 
-    setting: Setting
-    workload: Workload
-    implementations: dict[str, Implementation] = field(default_factory=dict)
-    tuned: dict[str, str] = field(default_factory=dict)
-    """What each implementation chose."""
-    rates: dict[str, float] = field(default_factory=dict)
-    """Tokens per second of each knockout, to know how many items an implementation can afford."""
-    missing: dict[str, str] = field(default_factory=dict)
-    """Why an implementation can't run."""
+    implementation: Implementation
+    tuned: str
+    """What it chose."""
+    rate: float
+    """Tokens per second of a knockout, to know how many items it can afford."""
 
-    def rows(self, work: str) -> list[Row]:
-        """One row per chosen implementation."""
-        names = self.setting.options.implementations_of(work)
-        for name in names:
-            self._prepare(name)
-        ready = [name for name in names if name in self.implementations]
-        if not ready:
-            return [Row(work, name, note=self.missing[name]) for name in names]
-        reference = _Reference(self.setting, work, self.workload)
-        rows: dict[str, Row] = {}
-        runs: dict[str, Callable[[], object]] = {}
-        parts: dict[str, Workload] = {}
-        for name in ready:
-            row = Row(work, name, setting=self.tuned[name])
-            try:
-                rows[name] = reference.compare(row, _run(self.implementations[name], work, reference.part))
-            except Exception as error:
-                rows[name] = replace(row, note=_explain_failure(name, error))
-                continue
-            parts[name] = self._choose_affordable(name, work)
-            runs[name] = lambda name=name: _run(self.implementations[name], work, parts[name])  # type: ignore[misc]
-        for name, taken in self.setting.race(runs, work).items():
-            tokens = self.implementations[name].tokens(work, parts[name])
-            rows[name] = rows[name].timed(len(parts[name].items), taken, self.setting, tokens)
-        if work == "knockout" and "anchorscope" in runs:
-            rows["anchorscope"] = self._streaming(rows["anchorscope"])
-        return [rows[name] if name in rows else Row(work, name, note=self.missing[name]) for name in names]
+    def run(self, work: str, workload: Workload) -> Tensor:
+        run = self.implementation.knockout if work == "knockout" else self.implementation.single_layer
+        return run(workload)
 
-    def _streaming(self, row: Row) -> Row:
-        """The row with the time of the same work when probes read the states directly."""
-        own, setting = self.implementations["anchorscope"], self.setting
-        assert isinstance(own, Own)
-        own.stream(self.workload)  # its first products are slow
-        taken = setting.race({"streaming": lambda: own.stream(self.workload)}, "knockout")["streaming"]
-        seconds = median(repeat.seconds for repeat in taken)
-        share = own.tokens("knockout", self.workload) / seconds / setting.peak_tokens_per_s
-        return replace(row, streaming_items_per_s=len(self.workload.items) / seconds, streaming_share_of_peak=share)
-
-    def _prepare(self, name: str) -> None:
-        if name in self.implementations or name in self.missing:
-            return
-        self.setting.say(f"{name}: prepared")
-        try:
-            implementation = make(name, self.setting.lm)
-            self.tuned[name] = implementation.tune(self.workload)
-            part = self.workload.first(self._batch(implementation))
-            began = time.perf_counter()
-            implementation.knockout(part)
-            self.rates[name] = implementation.tokens("knockout", part) / (time.perf_counter() - began)
-            self.implementations[name] = implementation
-            self.setting.say(f"{name}: {self.tuned[name]}")
-        except Exception as error:
-            self.missing[name] = _explain_failure(name, error)
-
-    def _choose_affordable(self, name: str, work: str) -> Workload:
+    def choose_affordable(self, work: str, workload: Workload, seconds: float) -> Workload:
         """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
-        implementation, n = self.implementations[name], len(self.workload.items)
-        each = implementation.tokens(work, self.workload) / n / self.rates[name]
-        batch, fits = max(2, self._batch(implementation)), int(self.setting.options.seconds / each)
-        return self.workload.first(min(n, fits // batch * batch if fits >= batch else max(_LEAST, fits)))
+        each = self.implementation.tokens(work, workload) / len(workload.items) / self.rate
+        batch, fits = max(2, self.implementation.size), int(seconds / each)
+        return workload.first(min(len(workload.items), fits // batch * batch if fits >= batch else max(_LEAST, fits)))
 
-    def _batch(self, implementation: Implementation) -> int:
-        """Items that an implementation runs together; ours makes its own batches from all."""
-        return int(getattr(implementation, "size", len(self.workload.items)))
+
+def _prepare(name: str, setting: Setting, workload: Workload) -> Prepared | str:
+    """The implementation, or why it can't run."""
+    setting.say(f"{name}: prepared")
+    try:
+        implementation = make(name, setting.lm)
+        tuned = implementation.tune(workload)
+        part = workload.first(implementation.size)
+        began = time.perf_counter()
+        implementation.knockout(part)
+        rate = implementation.tokens("knockout", part) / (time.perf_counter() - began)
+    except Exception as error:
+        return _explain_failure(name, error)
+    setting.say(f"{name}: {tuned}")
+    return Prepared(implementation, tuned, rate)
+
+
+def state_rows(setting: Setting, work: str, workload: Workload, prepared: dict[str, Prepared | str]) -> list[Row]:
+    """One row per chosen implementation; those that are prepared already are used again."""
+    names = setting.options.implementations_of(work)
+    for name in names:
+        if name not in prepared:
+            prepared[name] = _prepare(name, setting, workload)
+    part = workload.first(_CHECKED[work])
+    wanted, against = _reference_states(setting, work, part)
+    rows: dict[str, Row] = {}
+    parts: dict[str, Workload] = {}
+    for name in names:
+        ready = prepared[name]
+        if isinstance(ready, str):
+            rows[name] = Row(work, name, note=ready)
+            continue
+        row = Row(work, name, setting=ready.tuned)
+        try:
+            rows[name] = _compare(row, ready.run(work, part), wanted, against)
+            parts[name] = ready.choose_affordable(work, workload, setting.options.seconds)
+        except Exception as error:
+            rows[name] = replace(row, note=_explain_failure(name, error))
+    timed = {name: ready for name, ready in prepared.items() if name in parts and isinstance(ready, Prepared)}
+    runs = {name: partial(ready.run, work, parts[name]) for name, ready in timed.items()}
+    for name, taken in setting.race(runs, work).items():
+        tokens = timed[name].implementation.tokens(work, parts[name])
+        rows[name] = rows[name].timed(len(parts[name].items), taken, setting, tokens)
+    return list(rows.values())
 
 
 def _explain_failure(name: str, error: Exception) -> str:
@@ -141,42 +124,24 @@ def _explain_failure(name: str, error: Exception) -> str:
     return f"fails here with {type(error).__name__}: {reason}"
 
 
-def _run(implementation: Implementation, work: str, workload: Workload) -> Tensor:
-    return implementation.knockout(workload) if work == "knockout" else implementation.single_layer(workload)
-
-
-class _Reference:
-    """What the plain loop gives in float32, or in the model's precision if a float32 copy doesn't fit."""
-
-    def __init__(self, setting: Setting, work: str, workload: Workload) -> None:
-        lm = setting.lm
-        self.part = workload.first(_CHECKED[work])
-        exact = lm if lm.dtype == torch.float32 else _float32_copy(setting)
-        self.precision = str((exact or lm).dtype).removeprefix("torch.")
-        setting.say(f"{work}: reference states of {len(self.part.items)} items in {self.precision}")
-        self.states = _run(Plain(exact or lm), work, self.part).float()
-
-    def compare(self, row: Row, states: Tensor) -> Row:
-        off = float((states.float() - self.states).abs().max())
-        relative = off / float(self.states.abs().max())
-        most = _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
-        against = f"states of {len(self.part.items)} items against plain in {self.precision}"
-        return replace(
-            row,
-            max_difference=off,
-            relative_difference=relative,
-            difference_is=f"largest absolute difference of {against}",
-            note=row.note if relative <= most else f"DIFFERS by {relative:.1%}, more than the precision explains",
-        )
-
-
-def _float32_copy(setting: Setting) -> LanguageModel | None:
-    """The model in float32; None if it doesn't fit."""
+def _reference_states(setting: Setting, work: str, part: Workload) -> tuple[Tensor, str]:
+    """What the plain loop gives in float32, or in the model's precision if a float32 copy doesn't fit; in words."""
     lm = setting.lm
     needed = 4 * sum(tensor.numel() for tensor in lm.model.parameters())
-    if lm.device.type == "cuda" and torch.cuda.mem_get_info(lm.device)[0] < 1.5 * needed:
-        return None
-    return replace(lm, model=copy.deepcopy(lm.model).float())
+    fits = lm.device.type != "cuda" or torch.cuda.mem_get_info(lm.device)[0] >= 1.5 * needed
+    exact = replace(lm, model=copy.deepcopy(lm.model).float()) if fits and lm.dtype != torch.float32 else lm
+    precision = str(exact.dtype).removeprefix("torch.")
+    setting.say(f"{work}: reference states of {len(part.items)} items in {precision}")
+    states = Prepared(Plain(exact), "", 1.0).run(work, part).float()
+    return states, f"states of {len(part.items)} items against plain in {precision}"
+
+
+def _compare(row: Row, states: Tensor, wanted: Tensor, against: str) -> Row:
+    off = float((states.float() - wanted).abs().max())
+    relative = off / float(wanted.abs().max())
+    explained = relative <= _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
+    note = row.note if explained else f"DIFFERS by {relative:.1%}, more than the precision explains"
+    return replace(row, max_difference=off, difference_is=f"largest absolute difference of {against}", note=note)
 
 
 def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
@@ -202,7 +167,7 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
         return rows
     differ = sum(a != b for a, b in zip(*answers.values(), strict=True)) / n
     meaning = "share of the answers that differ between the two"
-    return [replace(row, max_difference=differ, relative_difference=differ, difference_is=meaning) for row in rows]
+    return [replace(row, max_difference=differ, difference_is=meaning) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -241,26 +206,6 @@ def objectives(problem: Problem, layer: int, fitted: Fitted) -> NDArray[np.float
     return values
 
 
-def held_out_auc(problem: Problem, fitted: Fitted) -> NDArray[np.float64]:
-    """AUC on the fold that a fit did not learn from, [column]."""
-    areas = np.empty(problem.fits_per_layer)
-    for column in range(problem.fits_per_layer):
-        held = problem.folds == column // len(STRENGTHS)
-        areas[column] = float(auc(fitted.logits[held, column], problem.labels[held]))
-    return areas
-
-
-def differences(
-    problem: Problem, layers: Sequence[int], ours: Sequence[Fitted], theirs: Sequence[Fitted]
-) -> tuple[float, float, float]:
-    """How far our objectives lie above theirs and below, relative, and the largest difference of held-out AUCs."""
-    excess, areas = [0.0], [0.0]
-    for layer, a, b in zip(layers, ours, theirs, strict=True):
-        excess += (objectives(problem, layer, a) / objectives(problem, layer, b) - 1).tolist()
-        areas += np.abs(held_out_auc(problem, a) - held_out_auc(problem, b)).tolist()
-    return max(excess), -min(excess), max(areas)
-
-
 def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
     """All layers, folds and strengths at once."""
     states = problem.states if len(layers) == len(problem.states) else problem.states[list(layers)]
@@ -283,12 +228,12 @@ def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
 _MAX_ITERATIONS = 10_000  # none of them may stop the loop before its tolerance does
 
 
-def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitted]:
-    """One `LogisticRegression` per layer, fold and strength; `jobs` processes, or one with threaded products."""
+def fit_sklearn(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
+    """One `LogisticRegression` per layer, fold and strength, on all cores."""
     from sklearn.utils.parallel import Parallel, delayed
 
     hosted = {layer: problem.states[layer].float().cpu().numpy() for layer in layers}
-    folds = Parallel(n_jobs=jobs)(
+    folds = Parallel(n_jobs=os.cpu_count())(
         delayed(_fit_fold)(hosted[layer], problem.labels, problem.folds != fold)
         for layer in layers
         for fold in range(FOLDS)
@@ -298,20 +243,6 @@ def fit_sklearn(problem: Problem, layers: Sequence[int], jobs: int) -> list[Fitt
         weights, logits = zip(*folds[start : start + FOLDS], strict=True)
         fitted.append(Fitted(np.concatenate(weights, axis=1), np.concatenate(logits, axis=1)))
     return fitted
-
-
-def best_jobs(problem: Problem) -> tuple[int, float]:
-    """The fastest number of processes here, and the seconds per layer with them."""
-    layer = [len(problem.states) // 2]
-    seconds = {}
-    for jobs in dict.fromkeys((1, os.cpu_count() or 1)):
-        if jobs > 1:
-            fit_sklearn(problem, layer, jobs)  # processes take a while to start
-        began = time.perf_counter()
-        fit_sklearn(problem, layer, jobs)
-        seconds[jobs] = time.perf_counter() - began
-    best = min(seconds, key=lambda jobs: seconds[jobs])
-    return best, seconds[best]
 
 
 def _fit_fold(
@@ -335,9 +266,6 @@ def _fit_fold(
     return np.stack(weights, axis=1).astype(np.float32), np.stack(logits, axis=1).astype(np.float32)
 
 
-_COMPARED_LAYERS = 3
-
-
 def make_problem(setting: Setting) -> Problem:
     """Clean states of what attention adds, and folds of single items."""
     workload = setting.workload(setting.options.probe_items)
@@ -352,52 +280,48 @@ def probe_rows(setting: Setting) -> list[Row]:
     names = setting.options.implementations_of("probes")
     problem = make_problem(setting)
     layers = list(range(len(problem.states)))
-    runs: dict[str, Callable[[], list[Fitted]]] = {}
     chosen: dict[str, list[int]] = {}
     settings: dict[str, str] = {}
+    fitted: dict[str, list[Fitted]] = {}
     if "anchorscope" in names:
         fit_own(problem, layers[:1])  # the first products of a process are slow
         chosen["anchorscope"] = layers
         settings["anchorscope"] = f"all layers, folds and strengths at once, tolerance {TOLERANCE:g}"
-        runs["anchorscope"] = lambda: fit_own(problem, layers)
     if "scikit-learn" in names:
-        jobs, each = best_jobs(problem)
-        some = _space_layers(layers, int(setting.options.seconds / each))
-        how = f"{jobs} processes" if jobs > 1 else f"products on {torch.get_num_threads()} threads"
+        fit_sklearn(problem, layers[:1])  # processes take a while to start
+        began = time.perf_counter()
+        fit_sklearn(problem, layers[:1])
+        n = max(1, min(len(layers), int(setting.options.seconds / (time.perf_counter() - began))))
+        some = [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
         chosen["scikit-learn"] = some
-        settings["scikit-learn"] = f"lbfgs, {how}, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
-        runs["scikit-learn"] = lambda: fit_sklearn(problem, some, jobs)
-    by_name = {name: Row("probes", name, "fits", setting=settings[name]) for name in names}
-    if len(names) == 2:
-        by_name = _compare_solvers(by_name, problem, _space_layers(layers, _COMPARED_LAYERS))
-    taken = setting.race(runs, "probes")
-    per_layer = problem.fits_per_layer
-    return [by_name[name].timed(len(chosen[name]) * per_layer, taken[name], setting) for name in names]
+        how = f"lbfgs, {os.cpu_count()} processes, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
+        settings["scikit-learn"] = how
 
+    def fit(name: str) -> None:
+        fitted[name] = (fit_own if name == "anchorscope" else fit_sklearn)(problem, chosen[name])
 
-def _compare_solvers(by_name: dict[str, Row], problem: Problem, layers: Sequence[int]) -> dict[str, Row]:
-    ours = fit_own(problem, layers)
-    worse, better, auc_difference = differences(problem, layers, ours, fit_sklearn(problem, layers, 1))
-    missed = sum(fitted.unconverged for fitted in ours)
-    if missed:
-        note = f"{missed} of {len(layers) * problem.fits_per_layer} fits did not converge"
-        by_name["anchorscope"] = replace(by_name["anchorscope"], note=note)
-    return {
-        name: replace(
-            by_name[name],
-            max_difference=excess,
-            relative_difference=excess,
-            auc_difference=auc_difference,
-            difference_is=f"how far its objective lies above the other's at most, relative, {len(layers)} layers",
-        )
-        for name, excess in (("anchorscope", worse), ("scikit-learn", better))
-    }
-
-
-def _space_layers(layers: Sequence[int], n: int) -> list[int]:
-    """That many layers, evenly spaced, at least one."""
-    n = max(1, min(n, len(layers)))
-    return [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
+    taken = setting.race({name: partial(fit, name) for name in names}, "probes")
+    rows = []
+    for name in names:
+        row = Row("probes", name, "fits", setting=settings[name])
+        missed = sum(layer.unconverged for layer in fitted[name])
+        n_fits = len(chosen[name]) * problem.fits_per_layer
+        note = f"{missed} of {n_fits} fits did not converge" if missed else None
+        rows.append(replace(row, note=note).timed(n_fits, taken[name], setting))
+    if len(names) < 2:
+        return rows
+    ours, theirs = [fitted["anchorscope"][layer] for layer in some], fitted["scikit-learn"]
+    ratios = np.array(
+        [
+            objectives(problem, layer, a) / objectives(problem, layer, b)
+            for layer, a, b in zip(some, ours, theirs, strict=True)
+        ]
+    )
+    meaning = f"how far its objective lies above the other's at most, relative, {len(some)} layers"
+    return [
+        replace(row, max_difference=max(0.0, float(excess.max())), difference_is=meaning)
+        for row, excess in zip(rows, (ratios - 1, 1 - ratios), strict=True)
+    ]
 
 
 def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
@@ -431,14 +355,14 @@ def run_benchmark(options: Options, say: Say) -> dict[str, Any]:
 
 def _measure(setting: Setting, workload: Workload) -> list[Row]:
     rows: list[Row] = []
-    states = StateImplementations(setting, workload)
+    prepared: dict[str, Prepared | str] = {}
     for work in setting.options.work:
         if not setting.options.implementations_of(work):
             continue
         if work in ("knockout", "single-layer"):
-            rows += states.rows(work)
+            rows += state_rows(setting, work, workload, prepared)
             continue
-        states.implementations.clear()  # copies of the model would count as memory of what comes next
+        prepared.clear()  # copies of the model would count as memory of what comes next
         rows += probe_rows(setting) if work == "probes" else generation_rows(setting, workload)
     return rows
 

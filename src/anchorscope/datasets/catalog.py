@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.catalogue import ON_BAD_ROW
-from anchorscope.datasets.files import LOGS, QuestionFile, recognise_container, rows_of
+from anchorscope.datasets.files import LOGS, QuestionFile, RowSource, open_rows
 from anchorscope.datasets.formats import (
     PLAIN,
     UNGRADED,
@@ -200,14 +200,12 @@ def open_dataset(
         return Reading("built in", iter(BUILT_IN[spec.name]()))
     if spec.path is None:
         title = f"The hub's {(spec.hub or SOURCES[spec.name]).repository}"
-        return _read(_Source(title, "from the hub", "row", hub_rows(spec)), spec.name, skip, columns, graded)
+        return _read(RowSource(title, "from the hub", "row", hub_rows(spec)), spec.name, skip, columns, graded)
     file = QuestionFile(spec.path, large)
     try:
         if sha256 is not None and file.sha256() != sha256:
             raise UserError(f"{file.name} was changed since the run began. Wait until it is whole, then try again.")
-        container = recognise_container(file, columns.get("question", "question"))
-        source = _Source(file.name, container.name, container.unit, rows_of(file, container))
-        return _read(source, spec.name, skip, columns, graded)
+        return _read(open_rows(file, columns.get("question", "question")), spec.name, skip, columns, graded)
     except BaseException:
         file.close()
         raise
@@ -280,19 +278,7 @@ def _silence(library: Any) -> Iterator[None]:
 _USABLE_ROWS, _LOGGED_ROWS, _MOST_ROWS = 10, 100, 1000  # usable rows that show the format, those of a log, all rows
 
 
-@dataclass(frozen=True)
-class _Source:
-    name: str
-    container: str
-    unit: str
-    rows: Generator[tuple[int, Row]]
-
-    @property
-    def is_log(self) -> bool:
-        return self.container == "inspect log"
-
-
-def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str], graded: bool) -> Reading:
+def _read(source: RowSource, dataset: str, skip: bool, columns: Mapping[str, str], graded: bool) -> Reading:
     first: list[tuple[int, Row]] = []
     usable: list[dict[str, object]] = []
     for line, row in islice(source.rows, _MOST_ROWS):
@@ -321,7 +307,7 @@ def _read(source: _Source, dataset: str, skip: bool, columns: Mapping[str, str],
 
 
 def _detect_format(
-    source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool
+    source: RowSource, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool
 ) -> Format | None:
     if columns:
         present = list(dict.fromkeys(name for row in rows for name in row))
@@ -347,7 +333,7 @@ def _detect_format(
     return UNGRADED if form is None and not graded and any(map(UNGRADED.recognises, rows)) else form
 
 
-def _add_labels(form: Format, source: _Source, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
+def _add_labels(form: Format, source: RowSource, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
     if "truthful" in columns:
         return form
     if source.is_log:
@@ -359,13 +345,13 @@ def _add_labels(form: Format, source: _Source, rows: list[dict[str, object]], co
     return form
 
 
-def _row_error(source: _Source, line: int, bad: Row, skip: bool) -> UserError:
+def _row_error(source: RowSource, line: int, bad: Row, skip: bool) -> UserError:
     then = "No row near it can be read either." if skip else "Fix the row, or leave such rows out: --on-bad-row skip."
     return UserError(f"{source.name}, {source.unit} {line}: {bad}. {then}")
 
 
 def _make_questions(
-    source: _Source,
+    source: RowSource,
     rows: Iterator[tuple[int, Row]],
     form: Format,
     dataset: str,

@@ -112,13 +112,22 @@ def shown_path(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Container:
+class RowSource:
+    """The rows of a dataset, each with its number."""
+
     name: str
+    container: str
     unit: str
-    read: Callable[[QuestionFile], Iterator[tuple[int, Row]]]
-    """Number and content of every row of an open file."""
+    """What a row is called: a line, an entry …"""
+    rows: Generator[tuple[int, Row]]
+
+    @property
+    def is_log(self) -> bool:
+        return self.container == "inspect log"
 
 
+Container = tuple[str, str, Callable[[QuestionFile], Iterator[tuple[int, Row]]]]
+"""Name, what a row is called, and what reads the rows of an open file."""
 _BOM = b"\xef\xbb\xbf"
 _LOG_ENTRIES = (b"_journal/", b"samples/", b"header.json", b"summaries.json", b"reductions.json")
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:[^,\[{]*,)*'  # TriviaQA's list is `Data` of an object
@@ -127,25 +136,29 @@ _DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
 _HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the first ones may be broken
 
 
-def rows_of(file: QuestionFile, container: Container) -> Generator[tuple[int, Row]]:
-    """Number and content of every row of the file, which is closed after the last."""
-    try:
-        with file.one_line_errors():
-            yield from container.read(file)
-    finally:
-        file.close()
+def open_rows(file: QuestionFile, question_column: str) -> RowSource:
+    """The rows of a file, which is closed after the last; a table's header must have the column of the question."""
+    container, unit, read = _recognise_container(file, question_column)
+
+    def rows() -> Generator[tuple[int, Row]]:
+        try:
+            with file.one_line_errors():
+                yield from read(file)
+        finally:
+            file.close()
+
+    return RowSource(file.name, container, unit, rows())
 
 
-def recognise_container(file: QuestionFile, question_column: str) -> Container:
-    """The container of a file; a table's header must have the column of the question."""
+def _recognise_container(file: QuestionFile, question_column: str) -> Container:
     name = file.name
     with file.one_line_errors():
         head = file.stream().read(_HEAD)
     if head.startswith(b"PAR1"):
-        return Container("Parquet", "row", _parquet_rows)
+        return ("Parquet", "row", _parquet_rows)
     if head.startswith(b"PK\x03\x04"):
         if head[30:].startswith(_LOG_ENTRIES):
-            return Container("inspect log", "sample", _log_rows)
+            return ("inspect log", "sample", _log_rows)
         raise UserError(f"{name} is a ZIP archive or a spreadsheet. {ALLOWED}; unpack or export it first.")
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head[:40]:
         raise UserError(f"{name} is UTF-16 or UTF-32 text, or no text at all. {ALLOWED}; save it as UTF-8.")
@@ -154,9 +167,9 @@ def recognise_container(file: QuestionFile, question_column: str) -> Container:
     if not lines:
         raise UserError(f"{name} is empty. {ALLOWED}; write at least one question into it.")
     if _LIST_START.match(head):
-        return Container("JSON list", "entry", _list_rows)
+        return ("JSON list", "entry", _list_rows)
     if lines[0].lstrip().startswith(b"{"):
-        return Container("JSON lines", "line", _line_rows)
+        return ("JSON lines", "line", _line_rows)
     return _table(name, lines, question_column)
 
 
@@ -168,12 +181,12 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
                 raise UserError(f"{name} has two columns of the same name; found: {shortened(columns)}. Rename one.")
-            return Container(kind, "line", partial(_delimited_rows, delimiter=delimiter))
+            return (kind, "line", partial(_delimited_rows, delimiter=delimiter))
     pairs = [_split_cells(line, "\t") for line in lines[:_FIRST_LINES]]
     if any(len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]") for pair in pairs):
-        return Container("TSV without a header", "line", partial(_delimited_rows, delimiter="\t", header=("1", "2")))
+        return ("TSV without a header", "line", partial(_delimited_rows, delimiter="\t", header=("1", "2")))
     if any(line.lstrip().startswith(b"{") for line in lines[:_FIRST_LINES]):
-        return Container("JSON lines", "line", _line_rows)
+        return ("JSON lines", "line", _line_rows)
     text = first.decode(errors="replace")
     raise UserError(
         f"{name} has no known format; its first line is {shortened(text)} (no column {question_column!r} in it, no "

@@ -55,7 +55,9 @@ def load_passages() -> list[Question]:
 
     for number, fact in enumerate(facts):
         same = by_relation[fact.relation]
-        other = next(fit for fit in _from_afar(same, same.index(fact)) if not _share_answer(fit, fact))
+        accepted = {form.casefold() for form in fact.answers}
+        others = _from_afar(same, same.index(fact))
+        other = next(fit for fit in others if accepted.isdisjoint(form.casefold() for form in fit.answers))
         elsewhere = next(fit for fit in _from_afar(facts, number) if fit.relation != fact.relation)
         for kind, about, said in ((STATED, fact, fact), (CHANGED, fact, other), (UNRELATED, elsewhere, elsewhere)):
             questions.append(
@@ -73,11 +75,6 @@ def load_passages() -> list[Question]:
 def _from_afar(facts: list[Question], place: int) -> Iterator[Question]:
     """All facts, beginning a third of the list away: neighbours are often alike."""
     return (facts[(place + len(facts) // 3 + step) % len(facts)] for step in range(len(facts)))
-
-
-def _share_answer(first: Question, second: Question) -> bool:
-    forms = [{form.casefold() for form in fact.answers} for fact in (first, second)]
-    return not forms[0].isdisjoint(forms[1])
 
 
 def _slug(text: str) -> str:

@@ -77,7 +77,7 @@ def fit_bank(
 
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, ...]:
-        data = standardise(chunk, refit.scaled_on, plan.items, rescale=False)
+        data = standardise(chunk, refit.scaled_on, rescale=False)
         inner = solve(data, grid, plan.columns)
         logits = inner.logits.unflatten(1, (n_sets, INNER_FOLDS, n_strengths))
         losses = _held_out_loss(logits, targets, held)

@@ -106,10 +106,6 @@ def memory_facts(lm: LanguageModel) -> MemoryFacts:
     )
 
 
-def automatic_tokens(lm: LanguageModel) -> int:
-    return memory_facts(lm).tokens
-
-
 def compile_threshold(lm: LanguageModel) -> int | None:
     """Tokens from which compiled blocks repay their compilation: large models on a GPU; else None."""
     if any(lm.layer_device(layer).type != "cuda" for layer in range(lm.n_layers)):

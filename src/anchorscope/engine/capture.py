@@ -73,21 +73,13 @@ def token_statistics(
     """`STATISTICS` of tokens, from the last block's output at the tokens before them."""
     parts, done = [torch.empty(len(STATISTICS), 0, device=lm.device)], 0
     for logits in logits_in_parts(lm, stream) if len(ids) else ():
-        own = to_device(ids[done : done + len(logits)], logits.device)
-        parts.append(logits_statistics(logits, own).to(lm.device))
+        own = to_device(ids[done : done + len(logits)], logits.device)[:, None]
         done += len(logits)
+        chosen, total = logits.gather(1, own)[:, 0], logits.logsumexp(dim=-1)
+        entropy = torch.special.entr(torch.softmax(logits, dim=-1)).sum(dim=-1)
+        best_other = logits.scatter(1, own, float("-inf")).amax(dim=-1)
+        parts.append(torch.stack([chosen - total, chosen - best_other, entropy]).to(lm.device))
     return torch.cat(parts, dim=1)
-
-
-def logits_statistics(
-    logits: Float[Tensor, "token vocab"], ids: Int[Tensor, " token"]
-) -> Float[Tensor, "statistic token"]:
-    """`STATISTICS` of tokens from their logits."""
-    chosen = logits.gather(1, ids[:, None])[:, 0]
-    total = logits.logsumexp(dim=-1)
-    entropy = torch.special.entr(torch.softmax(logits, dim=-1)).sum(dim=-1)
-    best_other = logits.scatter(1, ids[:, None], float("-inf")).amax(dim=-1)
-    return torch.stack([chosen - total, chosen - best_other, entropy])
 
 
 @dataclass(frozen=True)

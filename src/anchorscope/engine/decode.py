@@ -7,6 +7,7 @@ temperature. A prompt that is sampled many times is read once.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -101,7 +102,7 @@ class Growing:
         self.stores: list[tuple[Tensor, Tensor]] = []
 
     def write(
-        self, layer: int, rows: Int[Tensor, " token"], slots: Int[Tensor, " token"], key: Keys, value: Keys
+        self, rows: Int[Tensor, " token"], slots: Int[Tensor, " token"], layer: int, key: Keys, value: Keys
     ) -> tuple[Float[Tensor, "row slot key_head d_head"], Float[Tensor, "row slot key_head d_value"]]:
         if layer == len(self.stores):
             self.stores.append((self._store(key, layer), self._store(value, layer, values=True)))
@@ -119,31 +120,6 @@ class Growing:
         if self.prefix.length:
             store[:, : self.prefix.length] = (self.prefix.values if values else self.prefix.keys)[layer]
         return store
-
-
-def read_prompts(
-    lm: LanguageModel,
-    sequences: Sequence[TokenSequence],
-    part: Sequence[int],
-    prefix: Prefix,
-    cache: Growing,
-    into: Sequence[int],
-) -> tuple[list[int], Float[Tensor, "row d_model"]]:
-    """Runs some prompts from the prefix on, and fills the cache's rows `into` with their keys and values.
-
-    The prompts in the order of the rows, and the stream after each one's last token.
-    """
-    layout = BatchRows(sequences, part, [CLEAN], prefix.length, lm.n_layers)
-    rows = torch.tensor([into[row.item] for row in layout.rows for _ in range(row.first, row.stop)])
-    rows, slots = to_device(rows, lm.device), to_device(layout.positions(), lm.device)
-
-    def keep(layer: int, key: Tensor, value: Tensor) -> None:
-        cache.write(layer, rows, slots, key, value)
-
-    packed = Packed(lm, sequences, layout, prefix, keep)
-    last = to_device(layout.own[1:] - 1, lm.device)
-    stream = run_layers(lm, packed.ids, packed.positions, packed, read=last)
-    return [row.item for row in layout.rows], stream[0].to(lm.device)
 
 
 class Step:
@@ -167,7 +143,7 @@ class Step:
         self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
     ) -> Float[Tensor, "token head d_value"]:
         """Each token sees its row's keys, its own included; further rows of the cache are ignored."""
-        keys, values = self.cache.write(self.layer, self.rows, self.slots, key, value)
+        keys, values = self.cache.write(self.rows, self.slots, self.layer, key, value)
         mask = per_group(self.mask, query.shape[1] // key.shape[1])
         n = len(self.slots)
         keys, values = keys[:n, : self.n_keys], values[:n, : self.n_keys]
@@ -269,8 +245,14 @@ class DecodingBatch:
         sequences = [TokenSequence(row, answer_start=len(row), read_at=()) for row in rows]
         ends = torch.empty(len(rows), self.lm.d_model, dtype=self.lm.dtype, device=self.lm.device)
         for part in plan_batches([len(row) - prefix.length for row in rows], self.at_once):
-            read, found = read_prompts(self.lm, sequences, part, prefix, self.cache, range(len(rows)))
-            ends[read] = found
+            layout = BatchRows(sequences, part, [CLEAN], prefix.length, self.lm.n_layers)
+            row_of_token = torch.tensor([row.item for row in layout.rows for _ in range(row.first, row.stop)])
+            owners, slots = (to_device(index, self.lm.device) for index in (row_of_token, layout.positions()))
+            packed = Packed(self.lm, sequences, layout, prefix, partial(self.cache.write, owners, slots))
+            stream = run_layers(
+                self.lm, packed.ids, packed.positions, packed, read=torch.from_numpy(layout.own[1:] - 1)
+            )
+            ends[[row.item for row in layout.rows]] = stream[0].to(self.lm.device)
         return ends
 
     def _step(self, ids: Int[Tensor, " row"]) -> Float[Tensor, "row d_model"]:

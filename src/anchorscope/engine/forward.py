@@ -131,7 +131,7 @@ def additive(allowed: Bool[Tensor, "*edge"], dtype: torch.dtype) -> Float[Tensor
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, float("-inf"))
 
 
-Keep = Callable[[int, Keys, Keys], None]
+Keep = Callable[[int, Keys, Keys], object]
 Weigh = Callable[[Weights], None]
 """Called with the weights of each layer, computed on the side: the pass itself is unchanged."""
 
@@ -165,11 +165,6 @@ class _Plan:
             return None
         zeroed = self._made_once("zeroed", self.zeroed, groups)
         return lambda weights: weights.masked_fill_(zeroed, 0)
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it has masks for single heads."""
-        return self.mask.dim() == 4
 
     def _made_once(self, name: str, mask: Tensor, groups: int) -> Tensor:
         if (name, groups) not in self.masks:
@@ -209,7 +204,7 @@ class Packed:
         if key not in self.plans:
             n_rows, cut = self.rows.open_at(layer), self.rows.cut_at(layer)
             # Masks for single heads are many times larger: only the last is kept.
-            self.plans = {name: plan for name, plan in self.plans.items() if not plan.is_large}
+            self.plans = {name: plan for name, plan in self.plans.items() if plan.mask.dim() < 4}
             self.plans[key] = self._plan(n_rows, cut, window, device)
         self.plan = self.plans[key]
         return self.rows.joining(layer)
@@ -224,7 +219,9 @@ class Packed:
         gathered = query if plan.even else query.index_select(0, plan.queries)
         queries = gathered.reshape(rows, n, heads, d_head)
         keys, values = (
-            self._with_prefix(own, shared).index_select(0, plan.keys).view(rows, n_keys, key_heads, -1)
+            (torch.cat((shared[self.layer], own)) if shared else own)
+            .index_select(0, plan.keys)
+            .view(rows, n_keys, key_heads, -1)
             for own, shared in ((key, self.prefix.keys), (value, self.prefix.values))
         )
         mask = plan.mask_for(heads // key_heads)
@@ -235,9 +232,6 @@ class Packed:
         if plan.lost is not None:
             self.lost[self.layer] = plan.lost
         return attended if plan.even else attended.index_select(0, plan.back)
-
-    def _with_prefix(self, own: Tensor, shared: tuple[Tensor, ...]) -> Tensor:
-        return torch.cat((shared[self.layer], own)) if self.prefix.length else own
 
     def _plan(self, n_rows: int, cut: NDArray[np.bool_], window: int | None, device: torch.device) -> _Plan:
         rows, lm_device, n_prefix = self.rows, self.lm.device, self.prefix.length

@@ -34,20 +34,13 @@ from anchorscope.probes.crossfit import ProbeSet, Scorer, Splits
 from anchorscope.progress import Progress
 
 
-@dataclass(frozen=True)
-class CleanStates:
-    """What the clean pass gave."""
+class CleanRun(NamedTuple):
+    """What one pass over the items as they are brings."""
 
     states: Float[Tensor, "position site layer item d_model"]
     """In host memory, in the model's precision."""
     log_probs: list[tuple[float, ...]]
     """Log-probability of every token of each item's answer, where some were not generated here; else empty."""
-
-
-class CleanRun(NamedTuple):
-    """What one pass over the items as they are brings."""
-
-    clean: CleanStates
     attention: list[AttentionMass]
     """How much attention the tokens of every item receive: what a control matched in attention goes by."""
     question_only: Float[Tensor, "1 layer item d_model"]
@@ -84,7 +77,7 @@ def run_clean(
     states = clean.states[: len(places)].unflatten(0, (len(positions), len(SITES)))
     log_probs = [ran.log_probs.get(index, ()) for index in range(len(items))]
     attention = [ran.attention[index] for index in range(len(items))]
-    return CleanRun(CleanStates(states, log_probs), attention, clean.states[len(places) :])
+    return CleanRun(states, log_probs, attention, clean.states[len(places) :])
 
 
 def with_log_probs(answers: Sequence[Answer], log_probs: Sequence[tuple[float, ...]]) -> list[Answer]:

@@ -228,11 +228,13 @@ def item_numbers(
         if how != SOURCE:
             continue
         tokens = [item.located.source_tokens(name) for item in items]
+        # Of all attention to an item's own tokens.
+        shares = [mass.of(keys) / max(sum(mass.received), 1e-12) for mass, keys in zip(attention, tokens, strict=True)]
         columns = {
             "evidence-moved": np.abs(run.log_odds - clean_log_odds)[list(band)].mean(axis=0),
             "state-moved": _moved(clean, run.states, band),
             "context-used": context_used(log_probs, run.log_prob),
-            "attention": np.array([_share(mass, keys) for mass, keys in zip(attention, tokens, strict=True)]),
+            "attention": np.array(shares),
             "overlap": np.array([word_overlap(item, name) for item in items]),
         }
         there = np.array([bool(keys) for keys in tokens])
@@ -247,11 +249,6 @@ def _moved(clean: Tensor, cut: Tensor, band: Sequence[int]) -> Column:
         before, after = clean[layer].float(), cut[layer].float()
         by_layer.append((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1))
     return torch.stack(by_layer).mean(0).double().numpy()
-
-
-def _share(mass: AttentionMass, keys: Sequence[int]) -> float:
-    """The share of all attention to the item's own tokens that these receive."""
-    return mass.of(keys) / max(sum(mass.received), 1e-12)
 
 
 def word_overlap(item: Item, name: str) -> float:

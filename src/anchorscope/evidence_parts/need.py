@@ -1,33 +1,22 @@
 """need(V): the share of a probe's evidence for the truth that a view V of the run does not hold.
 
-s = ±1 is an answer's label, z the log-odds that a probe of the other half gives it (`half_splits`), V any state of the
-same item: with words cut, before the answer begins, at another site. In the partially linear model (Robinson 1988)
+s = ±1 is an answer's label, z the log-odds that a probe of the other half gives it (`half_splits`); ŝ and ẑ are
+predicted from V by ridge regression, out of fold. In the partially linear model (docs/evidence-parts.md)
 
-    z = τ′ s + f(V) + noise
+    τ′ = Σ (s − ŝ)(z − ẑ) / Σ (s − ŝ)²        τ = Cov(s, z) / Var(s)        need(V) = τ′ / τ
 
-τ′ is the evidence that the label adds to what V explains, and τ = Cov(s, z) / Var(s) all of it. Partialling out gives
-
-    τ′ = Σ (s − ŝ)(z − ẑ) / Σ (s − ŝ)²        need(V) = τ′ / τ
-
-where ŝ and ẑ are predicted from V by ridge regression, out of fold. need is 1 where V tells nothing of the evidence and
-0 where it tells all; it's the direct effect over the total effect, 1 less the "proportion mediated" (MacKinnon 2008).
 Both effects are centred and on one scale, so that neither the share of true answers nor the probe's AUC moves them.
-The numerator is the generalised covariance measure (Shah & Peters 2020) with linear regressions.
 
-**One regression for both.** ŝ and ẑ come from the same ridge regression (Frisch–Waugh–Lovell). What estimation adds to
-the residuals then inflates numerator and denominator alike, and cancels. Its penalty is a tenth of the one that
-predicts z best: what a penalty holds back would count as needed (`validate` shows how much).
+**One regression for both.** What estimation adds to the residuals inflates numerator and denominator alike, and cancels
+(Frisch–Waugh–Lovell). Its penalty is a tenth of the one that predicts z best: what a penalty holds back would count as
+needed (`validate` shows how much).
 
 **Intervals.** The score is orthogonal: errors of ŝ and ẑ matter in second order only (Chernozhukov et al. 2018). So an
 item's influence on need(V) is the derivative of the ratio, plus what the item changes as a teacher of the probes and of
 ẑ (an infinitesimal jackknife). Without the latter, intervals of views with many directions are too narrow: the noise of
 the regressions cancels in an item's mean over the splits, but not in Σ (s − ŝ)², by which the sum is divided.
 Influences are summed within groups, and the variance of the splits is added; Student's t with groups − 1 degrees of
-freedom. Parts, means over layers and differences are sums of needs, and so are their influences: every interval is
-paired.
-
-Robinson, Econometrica 56 (1988). Chernozhukov et al., Econometrics Journal 21 (2018). Shah & Peters, Annals of
-Statistics 48 (2020). MacKinnon, Introduction to Statistical Mediation Analysis (2008).
+freedom. Parts, means over layers and differences are sums of needs, and so are their influences.
 """
 
 from collections.abc import Sequence

@@ -1,14 +1,9 @@
 """Four parts of a probe's evidence that sum to one, from three views of the same run (docs/evidence-parts.md).
 
 Views: `cut`, the state at the answer's end with the question's key words cut; `before-answer`, the clean state before
-the answer begins; `both` side by side.
-
-    together        need(both)                         only question and answer together tell it: the match
-    question        need(cut) − need(both)             the question tells it before any answer
-    answer          need(before-answer) − need(both)   the answer tells it without the key words
-    either          the rest                           both tell it
-
-Parts are estimates and may come out slightly negative. A control has a `cut` view of its own.
+the answer begins; `both` side by side. `together` is need(both), `question` need(cut) − need(both), `answer`
+need(before-answer) − need(both), `either` the rest. Parts are estimates and may come out slightly negative. A control
+has a `cut` view of its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -145,12 +140,9 @@ class EvidenceSolver:
         evidence = self.evidence.take(problems)
         return view_terms(evidence, view, items.halves, items.labels, self.device, self.progress, title)
 
-    def needs(self, cut: Tensor, before: Tensor, problems: slice = slice(None)) -> dict[str, Terms]:
-        return {
-            CUT: self.terms(cut, CUT, problems),
-            BEFORE: self.terms(before, BEFORE, problems),
-            BOTH: self.terms(side_by_side(before, cut, self.device), BOTH, problems),
-        }
+    def needs(self, cut: Tensor, before: Tensor) -> dict[str, Terms]:
+        views = {CUT: cut, BEFORE: before, BOTH: side_by_side(before, cut, self.device)}
+        return {name: self.terms(view, name) for name, view in views.items()}
 
     def scores(self, problems: slice = slice(None)) -> NDArray[np.float32]:
         """Held-out log-odds, mean over the splits, [problem, item]."""

@@ -113,7 +113,7 @@ def _decomposed(
 
     @torch.no_grad()
     def of_chunk(chunk: Tensor, plan: ChunkPlan) -> T:
-        return take(standardise(chunk, everyone, plan.items, rank, _ITERATIONS))
+        return take(standardise(chunk, everyone, rank, _ITERATIONS))
 
     with true_float32():
         yield from in_chunks(states, plan, device, of_chunk)

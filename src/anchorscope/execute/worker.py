@@ -19,15 +19,7 @@ from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import MemoryRanOut
-from anchorscope.models.devices import (
-    Fetched,
-    ToHost,
-    copy_rows,
-    empty_on_host,
-    free_memory,
-    is_out_of_memory,
-    to_device,
-)
+from anchorscope.models.devices import Fetched, ToHost, empty_on_host, free_memory, is_out_of_memory, to_device
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.wrapping import without_knowledge
@@ -278,4 +270,4 @@ class Collected:
 
 def _put_into(whole: Tensor | None, slots: list[int], states: Tensor) -> None:
     assert whole is not None
-    copy_rows(whole, slots, states)
+    whole.index_copy_(2, torch.as_tensor(slots), states)

@@ -20,18 +20,8 @@ from anchorscope.datasets.question import Question
 from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.statistics import (
-    FEW,
-    METHOD,
-    OF_SAMPLE,
-    RULE,
-    Floats,
-    estimate_of,
-    group_means,
-    p_value,
-    too_few,
-)
-from anchorscope.report.findings import find, select, statistics
+from anchorscope.experiments.statistics import FEW, METHOD, OF_SAMPLE, RULE, Floats, estimate_of, p_value, too_few
+from anchorscope.report.findings import find, select
 from anchorscope.report.verdicts import Verdict, above, below, between
 from anchorscope.report.wording import Show, estimate, percent
 from anchorscope.stats.estimate import Estimate
@@ -55,7 +45,7 @@ def run(inputs: ExperimentInputs) -> Found:
 
 def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tuple[list[Statistic], list[str]]:
     """The weighted mean of values [item] over all items and per pathway, and the difference Q − A, without NaN."""
-    from anchorscope.evidence.draws import resampling
+    from anchorscope.evidence.draws import ratio, resampling
 
     there, weights = np.isfinite(values), _weights(inputs)
     rows, missing, means = [], [], {}
@@ -65,7 +55,8 @@ def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tupl
             if n < FEW:
                 missing.append(f"{quantity}: {too_few(n, group)}")
                 continue
-            samples = group_means(values[:, None], inside, inputs.draws, weights)[0]
+            parts = np.stack([np.where(inside, values, 0.0), inside])[:, :, None] * weights[:, None]
+            samples = ratio(*(inputs.draws.sums(part)[0] for part in parts))
             rule, method = (None, _METHOD) if group is None else (RULE, _METHOD + OF_SAMPLE)
             rows.append(Statistic(quantity, estimate_of(samples, n, method), WEIGHTED, None, rule, group, "all"))
             means[group] = (samples, inside)
@@ -285,7 +276,6 @@ def _accuracy(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="boundary",
     title="Knowledge boundary",
-    rows=lambda findings: statistics(findings, "boundary"),
     asks="Do the pathways differ in what the model knows, admits not to know, and is sure of?",
     careful="Half of the answers are true by design; weights undo that. A rule that sorts by label makes groups "
     "differ in whatever goes with truth.",

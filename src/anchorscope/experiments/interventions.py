@@ -185,7 +185,7 @@ def _section(
         ],
     )
     rows = effects_of((*beside, *own), own)
-    return section.SectionSpec(slug, title, rows, asks, careful, answer, (chart,), (EFFECTS,))
+    return section.SectionSpec(slug, title, asks, careful, answer, (chart,), (EFFECTS,), rows=rows)
 
 
 def _part_of_knockout(

@@ -170,7 +170,6 @@ def _sum_of_layers(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="layers",
     title="Where the cut matters",
-    rows=lambda findings: statistics(findings, "layers"),
     asks="In which layers is the question read? The key words are cut in one layer alone, or in a window of layers.",
     careful="Any cut lowers items that were called right before: look at the size. The deepest layer is picked after "
     "the fact.",

@@ -27,7 +27,7 @@ from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Fou
 from anchorscope.experiments.statistics import Bools, Floats, Indices, auc_samples, estimate_of
 from anchorscope.experiments.supplied import all_fit, run_supplied, supplied_items
 from anchorscope.items import Item
-from anchorscope.report.findings import find, select, statistics
+from anchorscope.report.findings import find, select
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words
@@ -398,7 +398,6 @@ def _knows(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="matched",
     title="Matched strings",
-    rows=lambda findings: statistics(findings, "matched"),
     asks="Does the probe know truth where words cannot tell? Questions have exchanged their answers, so that words "
     "alone reach 0.5.",
     careful="Less of it among the model's own answers means that there questions or answers speak for themselves.",

@@ -256,7 +256,6 @@ def _carries(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="mediation",
     title="Mediation: the key words' states exchanged",
-    rows=lambda findings: statistics(findings, "mediation"),
     asks="Until which layer do the key words' states carry truth? They are replaced by those of an item of opposite "
     "truth.",
     careful="Anybody's states disturb a run: only what exceeds a donor of the same truth counts.",

@@ -18,7 +18,7 @@ from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED, at_ref
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues
 from anchorscope.experiments.statistics import FEW, Floats, Indices, pathway_aucs
-from anchorscope.report.findings import Findings, find, select, statistics
+from anchorscope.report.findings import Findings, find, select
 from anchorscope.report.palette import INK
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
 from anchorscope.report.verdicts import above
@@ -159,7 +159,6 @@ def _finds_pathway(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="saliency",
     title="Saliency",
-    rows=lambda findings: statistics(findings, "saliency"),
     asks="How much does the verdict lean on attention from answer to key words? Attention times its slope; nothing is "
     "cut.",
     careful="The loss has no slope where the probe is sure; log-odds are free of that. A cut is no small change, a "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -22,6 +22,7 @@ from anchorscope.report.findings import (
     row_estimate,
     rules_in,
     select,
+    statistics,
 )
 from anchorscope.report.page import Section, SectionFigure, filled
 from anchorscope.report.palette import GROUPS, RULES, display_name
@@ -32,37 +33,28 @@ from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
 
-class TableOf(Protocol):
-    """A table of a section, by its title."""
-
-    @property
-    def title(self) -> str: ...
-
-    def table(self, findings: Findings, rows: pl.DataFrame) -> Table: ...
-
-
 @dataclass(frozen=True)
 class SectionSpec:
     """What an experiment puts on the page, whatever the run."""
 
     slug: str
     title: str
-    rows: Callable[[Findings], pl.DataFrame]
-    """The experiment's rows of a run; without rows and figure there is no section."""
     asks: str
     """What is asked, and how; about 25 words."""
     careful: str
     """What can go wrong in reading it; about 25 words."""
     answer: Answer
     charts: tuple[ChartSpec, ...] = ()
-    tables: tuple[TableOf, ...] = ()
+    tables: tuple[TableSpec, ...] = ()
     """The plain-text report shows the first one that has lines."""
     docs: str = ""
     """Below docs/; empty for the page that the catalogue names for the experiment of this slug."""
+    rows: Callable[[Findings], pl.DataFrame] | None = None
+    """The experiment's rows of a run, by default all its statistics; without rows and figure there is no section."""
 
     def section(self, findings: Findings) -> Section | None:
         """The section of a run; None where the experiment was not made."""
-        rows = self.rows(findings)
+        rows = statistics(findings, self.slug) if self.rows is None else self.rows(findings)
         figures = tuple(
             SectionFigure(chart.name, chart.alt, chart.caption) for chart in self.charts if chart.was_made(findings)
         )

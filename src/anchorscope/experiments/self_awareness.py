@@ -246,7 +246,6 @@ def _beyond_label(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="self-awareness",
     title="Self-awareness",
-    rows=lambda findings: statistics(findings, "self-awareness"),
     asks="Does the untouched state already tell which pathway an answer takes?",
     careful="A probe that knows the truth knows a pathway that follows the label: read the AUC within true and within "
     "false answers.",

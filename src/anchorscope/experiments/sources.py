@@ -11,7 +11,6 @@ items are then checked against both: the AUC says how well each tells the two ki
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,10 +23,10 @@ from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
 from anchorscope.experiments.statistics import FEW, METHOD, Bools, Floats, auc_samples, estimate_of, p_value
 from anchorscope.items import Item
-from anchorscope.report.findings import Findings, find, select, statistics
+from anchorscope.report.findings import Findings, find, select
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import Table, estimate, percent
-from anchorscope.stats.estimate import Estimate
+from anchorscope.stats.estimate import Estimate, estimate_share
 
 if TYPE_CHECKING:
     from anchorscope.evidence_parts.need import Share, Terms
@@ -43,6 +42,7 @@ MEASURES = {
     "overlap": "answer's words that stand in it",
 }
 """Numbers of single items; the last three need no probe and no state, and are what the others have to beat."""
+_MOST_IGNORED = 20  # answers that are listed
 _NEEDS = "half splits, influence over groups, mean over the band"
 
 
@@ -92,16 +92,8 @@ def _ignored(inputs: ExperimentInputs, names: Sequence[str], stored: Mapping[str
     for name in names:
         used = stored[f"context-used/{name}"]
         there = np.isfinite(used)
-        yield Statistic("ignored", _share_of(int((used[there] < IGNORED).sum()), int(there.sum())), name)
-
-
-def _share_of(number: int, n: int) -> Estimate:
-    if n == 0:
-        return Estimate(np.nan, np.nan, np.nan, 0, "no items")
-    from scipy.stats import binomtest  # only here: it takes half a second
-
-    interval = binomtest(number, n).proportion_ci(method="wilson")
-    return Estimate(number / n, interval.low, interval.high, n, "share of answers, Wilson's interval")
+        share = estimate_share(int((used[there] < IGNORED).sum()), int(there.sum()), "answers")
+        yield Statistic("ignored", share, name)
 
 
 def behaviour(item: Item) -> str | None:
@@ -123,7 +115,7 @@ def _by_kind(inputs: ExperimentInputs, needs: Mapping[str, Terms], name: str) ->
     for kind in dict.fromkeys(kinds.tolist()):
         given = [what for what in every[kinds == kind] if what is not None]
         for what in BEHAVIOURS if given else ():
-            yield Statistic("answers", _share_of(given.count(what), len(given)), what, group=kind)
+            yield Statistic("answers", estimate_share(given.count(what), len(given), "answers"), what, group=kind)
     own = kinds_of(inputs.used_items)
     for kind, terms in needs.items():
         share = terms.need().mean_over(inputs.band)
@@ -179,21 +171,16 @@ def _needs_source(rows: pl.DataFrame) -> section.Said | None:
     return section.number(gap, above(gap, 0.0), section.whole_percent, f"{name}, above a random span")
 
 
-@dataclass(frozen=True)
-class IgnoredItems:
+class IgnoredItems(section.TableSpec):
     """The answers that ignored their source most, by name."""
-
-    title: str = "Answers that ignored their source (least of their probability comes from it)"
-    most: int = 20
 
     def table(self, findings: Findings, rows: pl.DataFrame) -> Table:
         wanted = select(findings.experiment_items, experiment="sources", quantity="context_used")
         wanted = wanted.filter(pl.col("variant").is_in(["context", "thinking"]) & (pl.col("value") < IGNORED))
-        lines = (
-            wanted.sort("value", "dataset", "item_id").head(self.most).select("dataset", "item_id", "variant", "value")
-        )
-        cells = tuple((*row[:3], f"{row[3]:.2f}") for row in lines.iter_rows())
-        return Table(("dataset", "item", "source", "context used"), cells, 3)
+        lines = wanted.sort("value", "dataset", "item_id").head(_MOST_IGNORED)
+        cells = lines.select("dataset", "item_id", "variant", "value").iter_rows()
+        shown = tuple((*names, f"{used:.2f}") for *names, used in cells)
+        return Table(("dataset", "item", "source", "context used"), shown, 3)
 
 
 _SOURCE = section.Key("variant", "source")
@@ -201,7 +188,6 @@ _KIND = section.Key("group", "passage", {kind: kind for kind in KINDS})
 SECTION = section.SectionSpec(
     slug="sources",
     title="Sources: passage, thinking, memory",
-    rows=lambda findings: statistics(findings, "sources"),
     asks="How much of the evidence needs each source, and which answers would have come without it?",
     careful="A long cut removes more than a short one: read the difference to a random span of equal length. "
     "Long answers are not in scope.",
@@ -252,7 +238,7 @@ SECTION = section.SectionSpec(
             ),
             lambda rows: select(rows, measure=("auc_followed", "auc_needed")),
         ),
-        IgnoredItems(),
+        IgnoredItems("Answers that ignored their source (least of their probability comes from it)", (), ()),
     ),
     docs="sources.md",
 )

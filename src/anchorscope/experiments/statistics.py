@@ -17,8 +17,7 @@ from scipy.special import ndtr
 
 from anchorscope.evidence.measured import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Statistic
-from anchorscope.report.findings import TRUTHS
-from anchorscope.stats.estimate import Estimate, percentile_interval
+from anchorscope.stats.estimate import Estimate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,35 +38,16 @@ FEW = 10
 _STILL = 1e-12  # numbers that differ by less in all draws differ by rounding only
 
 
-def of_truth(labels: Bools, truth: str) -> Bools:
-    """Which items are meant by `all`, `true` or `false`."""
-    return np.ones(len(labels), bool) if truth == "all" else labels == (truth == "true")
-
-
-def too_few(n: int, group: str | None = None, truth: str = "all") -> str:
+def too_few(n: int, group: str | None = None) -> str:
     """Why nothing is reported of a group."""
-    pathway = f" are {group} under the {RULE} rule" if group else ""
-    return f"only {n} {'items' if truth == 'all' else TRUTHS[truth]}{pathway}, {FEW} needed"
-
-
-def group_means(values: Floats, inside: Bools, draws: Draws, weights: Floats | None = None) -> Tensor:
-    """Mean of values [item, k] over the items inside, in every draw, [k, draw], without NaN.
-
-    `weights` [item] say how many items each one represents.
-    """
-    from anchorscope.evidence.draws import ratio
-
-    counted = np.isfinite(values) & inside[:, None]
-    each = np.ones(len(values)) if weights is None else weights
-    filled = np.where(counted, values, 0.0) * each[:, None]
-    return ratio(draws.sums(filled), draws.sums(counted * each[:, None]))
+    return f"only {n} items{f' are {group} under the {RULE} rule' if group else ''}, {FEW} needed"
 
 
 def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
     """Value and interval of one number in every draw, [draw]; the first draw is the sample itself."""
-    draws = samples.cpu().numpy()
-    low, high = percentile_interval(draws[1:])
-    return Estimate(float(draws[0]), float(low), float(high), n, method)
+    from anchorscope.evidence.draws import estimate
+
+    return estimate(samples, n, method)
 
 
 def p_value(samples: Tensor, null: float = 0.0) -> float | None:

@@ -23,11 +23,11 @@ from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.statistics import METHOD, TRUTHS, Floats, Indices, estimate_of, of_truth
+from anchorscope.experiments.statistics import METHOD, Floats, Indices, estimate_of
 from anchorscope.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.report.findings import Findings, find, select, statistics
+from anchorscope.report.findings import TRUTHS, Findings, find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
 from anchorscope.spans.question_spans import locate_question_words
@@ -58,12 +58,6 @@ class Rows:
     """The used item of each row."""
     wording: Indices
     """0 for the original."""
-
-    def table(self, values: Floats, items: Indices) -> Floats:
-        """Values [row] of some items that have every wording, as [wording, item]."""
-        filled = np.full((int(self.wording.max()) + 1, int(self.item.max()) + 1), np.nan)
-        filled[self.wording, self.item] = values
-        return filled[:, items]
 
 
 def run(inputs: ExperimentInputs) -> Found:
@@ -183,7 +177,9 @@ def _lost_evidence(inputs: ExperimentInputs, rows: Rows, items: Indices) -> list
             inputs.progress,
             "wordings: key words cut",
         )
-        tables.append(rows.table(terms.lost[0], items))
+        by_wording = np.full((int(rows.wording.max()) + 1, inputs.n), np.nan)
+        by_wording[rows.wording, rows.item] = terms.lost[0]
+        tables.append(by_wording[:, items])
     return tables
 
 
@@ -205,7 +201,7 @@ def _compute_reliabilities(
     method = f"Spearman–Brown of the rank correlation of odd and even wordings, {METHOD}"
     with resampling(draws.device):
         for truth in TRUTHS:
-            inside = of_truth(labels, truth)
+            inside = np.full(len(labels), True) if truth == "all" else labels == (truth == "true")
             halves = rank_correlation(even[inside], odd[inside], draws.take(inside))
             reliability = estimate_of(2 * halves / (1 + halves), int(inside.sum()), method)
             rows.append(Statistic("reliability", reliability, LOST, OTHER_PROBES, truth=truth, probe_layer=layer))

@@ -1,9 +1,8 @@
 """Token patching: the exact words of the question replaced by another item's, the answer kept.
 
-If the probe reads the question, it should notice that the answer no longer fits. Donors are of the same relation, or
-any other item; the item as its own donor must change nothing; as a control, as many other words are replaced. Subject
-replaces subject, property replaces property; a part that the donor lacks stays. A donor whose question the kept answer
-would answer is used only as a last resort.
+Donors are of the same relation, or any other item; the item as its own donor must change nothing; as a control, as many
+other words are replaced. Subject replaces subject, property replaces property; a part that the donor lacks stays. A
+donor whose question the kept answer would answer is used only as a last resort.
 
 Answer only: the question is dropped, once with the template kept and an empty line in its place, and once bare, with
 the sequence's first token (the attention sink).
@@ -31,20 +30,16 @@ Indices = Sequence[int]
 
 def exchanged(item: Item, donor: Item) -> str:
     """The item's question with the donor's exact words."""
-    own, others = _Flat(item), _Flat(donor)
-    changes: list[tuple[Span, str]] = []
-    for mine, theirs in zip(own.parts, others.parts, strict=True):
+    text, changes = item.question.question, list[tuple[Span, str]]()
+    for mine, theirs in zip(_exact_words(item), _exact_words(donor), strict=True):
         if theirs:
-            changes += _pair_spans(own.text, mine, [others.text[start:end] for start, end in theirs])
-    return _replaced(own.text, changes)
+            changes += _pair_spans(text, mine, [donor.question.question[start:end] for start, end in theirs])
+    return _replaced(text, changes)
 
 
-class _Flat:
-    """A question on one line, as it stands in the prompt, with the places of its exact words."""
-
-    def __init__(self, item: Item) -> None:
-        self.text = item.question.question
-        self.parts = [item.words.subject, item.words.property_spans]
+def _exact_words(item: Item) -> tuple[Sequence[Span], Sequence[Span]]:
+    """Subject and property, as characters of the question."""
+    return item.words.subject, item.words.property_spans
 
 
 def _pair_spans(text: str, mine: Sequence[Span], theirs: Sequence[str]) -> Iterator[tuple[Span, str]]:
@@ -130,9 +125,8 @@ def _from_itself(items: Sequence[Item], some: Indices, setting: Setting) -> list
 
 def other_words(item: Item) -> list[Span]:
     """Words of a question, on one line, that are not among its exact words."""
-    flat = _Flat(item)
-    taken = merged(span for part in flat.parts for span in part)
-    return [(start, end) for _, start, end in words_as_written(flat.text) if is_clear(start, end, taken)]
+    taken = merged(span for part in _exact_words(item) for span in part)
+    return [(start, end) for _, start, end in words_as_written(item.question.question) if is_clear(start, end, taken)]
 
 
 def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Setting) -> list[ItemRun]:
@@ -142,7 +136,7 @@ def _other_words_exchanged(items: Sequence[Item], some: Indices, setting: Settin
     writer = setting.writer()
     prompts = build_prompts(writer.tokenizer, [items[index].question for index in some], writer.template)
     for index, prompt in zip(some, prompts, strict=True):
-        item, text = items[index], _Flat(items[index]).text
+        item, text = items[index], items[index].question.question
         rng = stream(setting.seed, "patch-control", item.item_id)
         own = other_words(item)
         chosen: list[Span] = []
@@ -165,8 +159,7 @@ def _other_word(donors: Sequence[Item], word: str, rng: np.random.Generator) -> 
     """Another question's word that isn't exact; None if all those tried are the same."""
     for index in rng.permutation(len(donors)):
         donor = donors[int(index)]
-        text = _Flat(donor).text
-        words = [text[start:end] for start, end in other_words(donor)]
+        words = [donor.question.question[start:end] for start, end in other_words(donor)]
         different = [other for other in words if other.casefold() != word.casefold()]
         if different:
             return different[int(rng.integers(len(different)))]

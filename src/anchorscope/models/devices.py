@@ -4,13 +4,11 @@ import gc
 import os
 import resource
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -64,11 +62,6 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-_COPIED = 2**23  # bytes that one thread copies at a time
-_COPYING_THREADS = 8
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
 def to_device(values: Tensor | NDArray[Any], device: torch.device) -> Tensor:
     """A tensor on a device, without waiting for the device's queued work."""
     tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
@@ -87,21 +80,16 @@ class Fetched:
             else tensor
             for tensor in tensors
         ]
-        self._wait = done_so_far(device)
+        self._done: torch.cuda.Event | None = None
+        if device.type == "cuda":
+            self._done = torch.cuda.Event(blocking=True)  # who waits leaves its core to others
+            self._done.record(torch.cuda.current_stream(device))
 
     def get(self) -> list[Tensor]:
         """The tensors in host memory; those of a GPU are pinned, so release them soon."""
-        self._wait()
+        if self._done is not None:
+            self._done.synchronize()
         return self._there
-
-
-def done_so_far(device: torch.device) -> Callable[[], None]:
-    """A function that waits, in any thread, until a device has finished its queued work."""
-    if device.type != "cuda":
-        return lambda: None
-    event = torch.cuda.Event(blocking=True)  # who waits leaves its core to others
-    event.record(torch.cuda.current_stream(device))
-    return event.synchronize
 
 
 class ToHost:
@@ -127,31 +115,3 @@ class ToHost:
 def empty_on_host(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """A large buffer: NumPy gets huge pages from the system, which fill in less than half the time."""
     return torch.from_numpy(np.empty(tuple(shape), dtype=f"u{dtype.itemsize}")).view(dtype)
-
-
-def copy_rows(
-    into: Float[Tensor, "place layer item d_model"],
-    items: Int[np.ndarray, " some"] | Sequence[int],
-    rows: Float[Tensor, "place layer some d_model"],
-) -> None:
-    """Copies the rows of some items to their indices; large ones by several threads."""
-    assert into.is_contiguous(), "rows would be put into a copy"
-    to, given = _planes(into), _planes(rows)
-    at = np.asarray(items, dtype=np.int64)
-    step = max(1, _COPIED // max(1, given[:1].nbytes))
-
-    def copy(first: int) -> None:
-        to[first : first + step, at] = given[first : first + step]
-
-    starts = range(0, len(given), step)
-    if len(starts) < 2:
-        for start in starts:
-            copy(start)
-        return
-    with ThreadPoolExecutor(min(_COPYING_THREADS, len(starts))) as threads:
-        list(threads.map(copy, starts))
-
-
-def _planes(rows: Tensor) -> NDArray[Any]:
-    """The rows as integers of the same size: NumPy doesn't know every float type."""
-    return rows.contiguous().view(_INTEGERS[rows.itemsize]).flatten(0, 1).numpy()

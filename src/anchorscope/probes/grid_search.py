@@ -186,7 +186,7 @@ class _Search:
     @torch.no_grad()
     def fit(self, states: Tensor, plan: ChunkPlan) -> Searched:
         """Probes of a chunk of problems, [problem, training set, …]."""
-        data = standardise(states, self.refit.scaled_on, plan.items, rescale=self.rescale)
+        data = standardise(states, self.refit.scaled_on, rescale=self.rescale)
         inner = solve(data, self.grid, plan.columns)
         logits = inner.logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS)))
         chosen, inner_auc = select_strength(logits, self.held_out)

@@ -193,15 +193,12 @@ def _update_preconditioner(data: Standardised, columns: Columns, iterate: _Itera
     iterate.woodbury = low_rank / (diagonal * (diagonal + low_rank))
 
 
-def _precondition(data: Standardised, iterate: _Iterate) -> Tensor:
-    """M⁻¹g by the Woodbury identity: g / diagonal less its part along the leading eigenvectors."""
-    coefficients = torch.bmm(iterate.gradient, data.eigenvectors.transpose(1, 2)).mul_(iterate.woodbury)
-    return torch.baddbmm(iterate.gradient / iterate.diagonal[:, :, None], coefficients, data.eigenvectors, alpha=-1)
-
-
 def _conjugate_gradient_step(data: Standardised, columns: Columns, iterate: _Iterate) -> None:
     """One step of the active columns, in place."""
-    preconditioned = _precondition(data, iterate)
+    # M⁻¹g by the Woodbury identity: g / diagonal less its part along the leading eigenvectors.
+    along = torch.bmm(iterate.gradient, data.eigenvectors.transpose(1, 2)).mul_(iterate.woodbury)
+    outside = iterate.gradient / iterate.diagonal[:, :, None]
+    preconditioned = torch.baddbmm(outside, along, data.eigenvectors, alpha=-1)
     preconditioned_intercept = iterate.intercept_gradient / iterate.intercept_curvature
     product = _dot(iterate.gradient, preconditioned) + iterate.intercept_gradient * preconditioned_intercept
     change = product - _dot(iterate.previous_gradient, preconditioned)
@@ -293,7 +290,7 @@ def fit_layers(
 
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
-        data = standardise(chunk, sets.scaled_on, plan.items)
+        data = standardise(chunk, sets.scaled_on)
         solution = solve(data, sets, plan.columns)
         raw = data.to_raw(solution.weight, solution.intercept, sets.scaling)
         return [part.cpu() for part in (*raw, solution.logits, solution.converged, solution.iterations)]

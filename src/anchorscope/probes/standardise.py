@@ -40,7 +40,7 @@ class FeatureScale:
         return scaled
 
 
-class ResidentMatrix:
+class DesignMatrix:
     """X of several problems on the device: items as rows, then one row per scaling, its mean. Named as in SciPy."""
 
     def __init__(self, rows: Float[Tensor, "problem row d_model"]) -> None:
@@ -54,38 +54,6 @@ class ResidentMatrix:
 
     def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
         return torch.bmm(residual, self._rows)
-
-
-class StreamedMatrix:
-    """A design matrix larger than the device's memory: every product copies its items again, block by block."""
-
-    def __init__(
-        self,
-        states: Shaped[Tensor, "problem item d_model"],
-        scale: FeatureScale,
-        means: Float[Tensor, "problem scaling d_model"],
-        block_items: int,
-    ) -> None:
-        self._states, self._scale, self._means, self._block_items = states, scale, means, block_items
-
-    def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
-        return torch.cat([torch.bmm(weight, block.transpose(1, 2)) for block in self._blocks()], dim=2)
-
-    def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
-        total = torch.zeros(*residual.shape[:2], self._means.shape[2], device=residual.device)
-        start = 0
-        for block in self._blocks():
-            total.baddbmm_(residual[:, :, start : start + block.shape[1]], block)
-            start += block.shape[1]
-        return total
-
-    def _blocks(self) -> Iterator[Tensor]:
-        for block in self._states.split(self._block_items, dim=1):
-            yield self._scale.apply(block)
-        yield self._means
-
-
-DesignMatrix = ResidentMatrix | StreamedMatrix
 
 
 @dataclass(frozen=True)
@@ -119,17 +87,18 @@ class Standardised:
 def standardise(
     states: Shaped[Tensor, "problem item d_model"],
     scaled_on: Bool[Tensor, "scaling item"],
-    block_items: int | None = None,
     rank: int = RANK,
     iterations: int = _POWER_ITERATIONS,
     rescale: bool = True,
 ) -> Standardised:
     """Standardises states by each of the training sets `scaled_on`, on the device of `scaled_on`.
 
-    With `block_items` the states stay where they are, and every product copies that many items at a time. `rank`
-    leading eigenvectors are found. Without `rescale` only means are subtracted: principal directions keep their scales.
+    `rank` leading eigenvectors are found. Without `rescale` only means are subtracted: principal directions keep their
+    scales.
     """
-    shift = _bulk_median(states, scaled_on.device)
+    # Each feature's median over a few items: a shift that is near the bulk of the values.
+    sample = torch.linspace(0, states.shape[1] - 1, min(_SHIFT_ITEMS, states.shape[1])).round().long()
+    shift = states[:, sample.to(states.device)].to(scaled_on.device).double().median(1, keepdim=True).values
     counts = scaled_on.double().sum(1)
     mean, square = _shifted_moments(states, scaled_on.double() / counts[:, None], shift)
     variance = square - mean.square()
@@ -144,11 +113,7 @@ def standardise(
     scale = FeatureScale(shift + center, unit)
     scaled_mean = (mean - center) / unit
     scaled_deviation = torch.where(varies, deviation / unit, 1.0)
-    design: DesignMatrix
-    if block_items is None:
-        design = ResidentMatrix(torch.cat([scale.apply(states), scaled_mean.float()], dim=1))
-    else:
-        design = StreamedMatrix(states, scale, scaled_mean.float(), block_items)
+    design = DesignMatrix(torch.cat([scale.apply(states), scaled_mean.float()], dim=1))
 
     typical = scaled_deviation.mean(1, keepdim=True)
     weight = counts[:, None] / counts.sum()  # of each training set among all, an item counting once in each
@@ -165,12 +130,6 @@ def standardise(
 def _item_blocks(states: Tensor, device: torch.device) -> Iterator[Tensor]:
     values = _CPU_VALUES if device.type == "cpu" else _DEVICE_VALUES
     yield from states.split(max(1, values // (len(states) * states.shape[2])), dim=1)
-
-
-def _bulk_median(states: Tensor, device: torch.device) -> Tensor:
-    """Each feature's median over a few items: a shift that is near the bulk of the values."""
-    sample = torch.linspace(0, states.shape[1] - 1, min(_SHIFT_ITEMS, states.shape[1])).round().long()
-    return states[:, sample.to(states.device)].to(device).double().median(1, keepdim=True).values
 
 
 def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:

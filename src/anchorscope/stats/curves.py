@@ -147,7 +147,9 @@ def trough(curve: SampledCurve) -> Trough:
     low, high = curve.band
     depth = _estimate(curve, curve.value.min(), low.min(), high.min())
     layer = lowest_layer(curve)
-    return Trough(depth, layer, _relative(layer, curve))
+    deepest = max(1, curve.n_layers - 1)
+    ends = layer.value / deepest, layer.ci_low / deepest, layer.ci_high / deepest
+    return Trough(depth, layer, Estimate(*ends, layer.n, layer.method))
 
 
 def lowest_layer(curve: SampledCurve) -> Estimate:
@@ -169,11 +171,6 @@ def range_within(curve: SampledCurve) -> Estimate:
     nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
     farthest = np.maximum(np.abs(low), np.abs(high))
     return _estimate(curve, np.abs(curve.value).max(), nearest.max(), farthest.max())
-
-
-def _relative(layers: Estimate, curve: SampledCurve) -> Estimate:
-    depth = max(1, curve.n_layers - 1)
-    return Estimate(layers.value / depth, layers.ci_low / depth, layers.ci_high / depth, layers.n, layers.method)
 
 
 def _estimate(curve: SampledCurve, value: float, low: float, high: float, method: str = SIMULTANEOUS) -> Estimate:

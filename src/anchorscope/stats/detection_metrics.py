@@ -117,21 +117,10 @@ class ReliabilityBins:
 def brier(probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None) -> Floats:
     """Mean squared difference of probability and truth (1 or 0)."""
     claimed, so = np.asarray(probability, np.float64), np.asarray(truthful, np.float64)
-    return _weighted_mean((claimed - so) ** 2, weights)
-
-
-def ece(
-    probability: ArrayLike,
-    truthful: ArrayLike,
-    weights: ArrayLike | None = None,
-    bins: int = BINS,
-    equal_width: bool = False,
-) -> Floats:
-    """Expected calibration error in bins of equal mass (or width): mean |mean probability − rate|, by mass.
-
-    The class-wise error of two classes is the same number: the bins of 1 − p are those of p, mirrored.
-    """
-    return reliability_bins(probability, truthful, weights, bins, equal_width).error
+    given = np.ones(len(claimed)) if weights is None else np.asarray(weights)
+    whole = given.sum(axis=-1, dtype=np.float64)
+    above = np.einsum("...i,i->...", given, (claimed - so) ** 2, dtype=np.float64)
+    return np.divide(above, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
 
 
 def reliability_bins(
@@ -176,13 +165,6 @@ def _by_width(claimed: Floats, truthful: ArrayLike, weights: ArrayLike | None, b
     return np.stack([(given * value) @ within for value in (np.ones_like(claimed), so, claimed)], axis=-2)
 
 
-def _weighted_mean(values: Floats, weights: ArrayLike | None) -> Floats:
-    given = np.ones(len(values)) if weights is None else np.asarray(weights)
-    whole = given.sum(axis=-1, dtype=np.float64)
-    above = np.einsum("...i,i->...", given, values, dtype=np.float64)
-    return np.divide(above, whole, out=np.full(whole.shape, np.nan), where=whole > 0)
-
-
 COVERAGES = (0.5, 0.8, 0.9)
 """Shares of accepted answers at which accuracy is reported."""
 
@@ -221,7 +203,7 @@ def all_metrics(
         return np.column_stack([_average_precision(sums), oracle - area, rejection, kept])
 
     order = np.moveaxis(per_row(of_the_order, probability if scores is None else scores, truthful, weights), -1, 0)
-    of_probability = brier(probability, truthful, weights), ece(probability, truthful, weights)
+    of_probability = brier(probability, truthful, weights), reliability_bins(probability, truthful, weights).error
     return dict(zip(METRICS, (order[0], *of_probability, *order[1:]), strict=True))
 
 

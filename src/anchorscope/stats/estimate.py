@@ -55,6 +55,16 @@ def _central(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
     return low, high
 
 
+def estimate_share(number: int, n: int, of: str) -> Estimate:
+    """The share that `number` is of n, with Wilson's interval; NaN of nothing."""
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0, f"no {of}")
+    from scipy.stats import binomtest  # only here: it takes half a second
+
+    interval = binomtest(number, n).proportion_ci(LEVEL, method="wilson")
+    return Estimate(number / n, float(interval.low), float(interval.high), n, f"share of {of}, Wilson's interval")
+
+
 def group_weights(groups: NDArray[np.integer], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
     """How often each item's group is drawn, [resample, item]."""
     _, member = np.unique(groups, return_inverse=True)

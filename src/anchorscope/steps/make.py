@@ -113,12 +113,12 @@ def _clean_pass(run: DatasetRun) -> CleanRun:
 def clean_states(run: DatasetRun) -> Tensor:
     """States of the clean pass, [position, site, layer, item, d_model]."""
     earlier = run.kept_states("clean-states", [CLEAN])
-    return earlier[CLEAN] if earlier else _clean_pass(run).clean.states
+    return earlier[CLEAN] if earlier else _clean_pass(run).states
 
 
 def log_probs(run: DatasetRun) -> list[tuple[float, ...]]:
     """How likely the model finds every token of supplied answers."""
-    return _clean_pass(run).clean.log_probs
+    return _clean_pass(run).log_probs
 
 
 def attention_mass(run: DatasetRun) -> list[AttentionMass]:

@@ -266,7 +266,7 @@ def _controls(recovery: pl.DataFrame) -> list[str]:
     areas = recovery.filter((pl.col("quantity") == "auc") & (pl.col("truth") == "all"))
     areas = areas.filter(pl.col("rule_or_variant").is_in(CONTROLS))
     telling = areas.filter((pl.col("ci_low") > 0.5) | (pl.col("ci_high") < 0.5))
-    named = ", ".join(f"{_way(row)} {_interval(row)}" for row in telling.to_dicts())
+    named = ", ".join(f"{row['experiment']} ({row['rule_or_variant']}) {_interval(row)}" for row in telling.to_dicts())
     if not areas.height:
         return []
     return [
@@ -305,10 +305,6 @@ def _verdict(bias: dict[str, float | None]) -> str:
     if low >= -BIASED and high <= BIASED:
         return "it does not follow the label"
     return "whether it follows the label is undecided"
-
-
-def _way(row: dict[str, object]) -> str:
-    return f"{row['experiment']} ({row['rule_or_variant']})"
 
 
 def _interval(row: dict[str, float | None]) -> str:

@@ -23,14 +23,12 @@ from anchorscope.execute.choose import Choice
 from anchorscope.files import PARTIAL, files_below, new_folder, replacing, writable
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
-from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import PlantedItem, json_lines, planted_items
+from anchorscope.planted.items import MODEL_FOLDER, PlantedItem, json_lines, planted_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.validation_page import worlds_section, write_validation
 from anchorscope.validation.recovery import MAIN_WAYS, Items, read_items, read_scores, recovery_table, sentences
-from anchorscope.validation.world_marks import SIZES, run_worlds, worlds_sentences, worlds_summary, worlds_table
-from anchorscope.validation.worlds import WORLDS
+from anchorscope.validation.worlds import SIZES, WORLDS, run_worlds, worlds_sentences, worlds_summary, worlds_table
 
 DATASET = "planted"
 SUMMARY = "validation.json"
@@ -66,7 +64,7 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
     wanted = RATED if "all" in options.evidence else options.evidence
     recipe = make_recipe(
         {
-            "model": str(planted_model_folder()),
+            "model": str(MODEL_FOLDER),
             "datasets": (f"file:{questions}",),
             "prompt": "zero-shot",
             "balance": "none",

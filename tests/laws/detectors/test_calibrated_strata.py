@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from anchorscope.detectors.evaluation import balanced_weights
 from anchorscope.detectors.training import Dataset
-from anchorscope.stats.detection_metrics import ece
+from anchorscope.stats.detection_metrics import reliability_bins
 from made_detection import made_dataset, made_trained
 
 
@@ -27,9 +27,9 @@ def test_balanced_probabilities_of_a_run_that_was_not_balanced():
     trained = made_trained(dataset, seeds=1)
     said = {natural: expit(trained.in_domain("confidence", natural).log_odds[0]) for natural in (False, True)}
     labels, weights = dataset.labels, balanced_weights(dataset)
-    assert float(ece(said[False], labels, weights)) < 0.1
-    assert float(ece(said[True], labels)) < 0.1
-    assert float(ece(said[True], labels, weights)) > 0.1  # those of the natural prevalence would not do
+    assert float(reliability_bins(said[False], labels, weights).error) < 0.1
+    assert float(reliability_bins(said[True], labels).error) < 0.1
+    assert float(reliability_bins(said[True], labels, weights).error) > 0.1  # the natural prevalence would not do
 
 
 def test_elsewhere_items_of_different_fits_are_not_compared():

@@ -42,7 +42,7 @@ class Bench:
         self.scoring = Scoring(self.sets, self.folds)
         planner, positions = planner_of(lm, 200), self.setting.positions
         found = run_clean(self.executor, planner, self.items, positions, Silent(), compiled=False, edges="all", site=0)
-        self.states = found.clean.states
+        self.states = found.states
         self.clean = score_states(self.scoring.scorer("cpu"), self.states)
 
     def run(self, intervention: Intervention) -> Effect:
@@ -140,7 +140,7 @@ def test_log_probs_are_the_models_own_of_every_token_of_the_answer(tiny_llama: L
     items, executor, planner = random_items(12), LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 60)
     clean = run_clean(
         executor, planner, items, ("final", "answer_before"), Silent(), compiled=False, edges="all", site=0
-    ).clean
+    )
     for item, found in zip(items, clean.log_probs, strict=True):
         ids, start = item.located.input_ids, item.located.answer_start
         with torch.inference_mode():

@@ -61,9 +61,8 @@ def test_states_are_those_of_the_passes_of_a_run(inputs: ExperimentInputs, items
     setting = replace(inputs.setting, most_items=None, masses=dict)
     positions = setting.positions
     passed = run_clean(inputs.executor, inputs.planner, items, positions, Silent(), compiled=False, edges="all", site=0)
-    clean = passed.clean
-    torch.testing.assert_close(found.clean, clean.states[HEADLINE], atol=1e-5, rtol=1e-5)
-    for own, theirs in zip(found.log_probs, clean.log_probs, strict=True):
+    torch.testing.assert_close(found.clean, passed.states[HEADLINE], atol=1e-5, rtol=1e-5)
+    for own, theirs in zip(found.log_probs, passed.log_probs, strict=True):
         assert own == pytest.approx(theirs, abs=1e-4)
     assert [len(one) for one in found.log_probs] == [len(item.answer.ids) for item in items]
     works = passes_of([plan_cut(one, items, setting) for one in (KNOCKOUT, RANDOM)], items, setting, inputs.planner)

@@ -192,7 +192,7 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
         wanted = scorer.score([runs[place].item], found[0])[0].numpy()
         assert np.abs(effect.logits[place] - wanted).max() < 1e-4
     found = run_clean(world.executor, world.planner, world.items, POSITIONS, Silent(), False, "all", 0)
-    clean = score_states(scorer, found.clean.states)
+    clean = score_states(scorer, found.states)
     moved = np.abs(effect.logits - clean[effect.items]).max(axis=(1, 2, 3, 4))
     assert (moved > 1e-3).all() if rewriting.changes else (moved < 1e-4).all()
 

@@ -14,8 +14,16 @@ from anchorscope.answers.grade import grade
 from anchorscope.answers.label import group_items
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.text import question_key
-from anchorscope.planted.items import SHARES, PlantedItem, json_lines, most_items, planted_items
-from anchorscope.planted.language import CELLS, PATHWAYS, the_language
+from anchorscope.planted.items import (
+    CELLS,
+    PATHWAYS,
+    SHARES,
+    PlantedItem,
+    json_lines,
+    most_items,
+    planted_items,
+    the_language,
+)
 
 WHOLE_ROUNDS = 2 * 48 * 5
 """Items of the question or answer pathway in which every phrase, object class and wording comes equally often."""

@@ -6,7 +6,7 @@ import pytest
 
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import words
-from anchorscope.planted.language import ALWAYS, NEUTRAL, NEVER, WORDINGS, the_language
+from anchorscope.planted.items import ALWAYS, NEUTRAL, NEVER, WORDINGS, the_language
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.spans.words import EMPTY_WORDS
 

@@ -7,15 +7,24 @@ from anchorscope.answers.template import build_prompts, make_template
 from anchorscope.datasets.question import Question, question_from_row
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
-from anchorscope.planted import source_model_folder
-from anchorscope.planted.language import the_language
-from anchorscope.planted.sources import CONTEXT, FOLLOWED, IGNORED, KINDS, THINKING, source_rows, source_words
-from train_source_model import MARKS, make_tokenizer
+from anchorscope.planted.items import the_language
+from repo import SUPPORT
+from train_source_model import (
+    CONTEXT,
+    FOLLOWED,
+    IGNORED,
+    KINDS,
+    MARKS,
+    THINKING,
+    make_tokenizer,
+    source_rows,
+    source_words,
+)
 
 
 @pytest.fixture(scope="module")
 def model() -> LanguageModel:
-    return load(str(source_model_folder()), "float32", "cpu")
+    return load(str(SUPPORT / "source-model"), "float32", "cpu")
 
 
 def asked(name: str, n: int = 240) -> list[Question]:

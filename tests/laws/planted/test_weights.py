@@ -12,9 +12,16 @@ from anchorscope.answers.template import build_prompts, make_template, prefix_le
 from anchorscope.datasets.question import question_from_row
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
-from anchorscope.planted import planted_model_folder
-from anchorscope.planted.items import PlantedItem, json_lines, planted_items
-from anchorscope.planted.language import CELLS, RIGHT_VERDICT, WRONG_VERDICT, the_language
+from anchorscope.planted.items import (
+    CELLS,
+    MODEL_FOLDER,
+    RIGHT_VERDICT,
+    WRONG_VERDICT,
+    PlantedItem,
+    json_lines,
+    planted_items,
+    the_language,
+)
 from anchorscope.spans.locate import ItemTokens, locate_all
 from anchorscope.spans.question_spans import locate_question_words
 from anchorscope.stats.auc import auc
@@ -23,7 +30,7 @@ from train_planted_model import GOAL, HEADS, LAYERS, WIDTH, make_tokenizer
 
 @pytest.fixture(scope="module")
 def planted() -> LanguageModel:
-    return load(str(planted_model_folder()), "float32", "cpu")
+    return load(str(MODEL_FOLDER), "float32", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +70,7 @@ def verdicts(lm: LanguageModel, located: list[ItemTokens], cut: bool) -> NDArray
 
 
 def test_the_weights_are_small_and_of_the_size_that_the_script_trains(planted: LanguageModel) -> None:
-    files = list(planted_model_folder().iterdir())
+    files = list(MODEL_FOLDER.iterdir())
     assert sum(path.stat().st_size for path in files) < 3_000_000
     assert {path.suffix for path in files} <= {".json", ".safetensors"}
     assert (planted.n_layers, planted.d_model, planted.config.num_attention_heads) == (LAYERS, WIDTH, HEADS)

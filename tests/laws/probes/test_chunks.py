@@ -55,18 +55,16 @@ def assert_same(one: Fit, other: Fit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "kind"), [(200_000, "problems"), (60_000, "columns"), (30_000, "items"), (9_000, "items")]
+    ("memory", "kind"), [(200_000, "problems"), (60_000, "columns"), (30_000, "states that do not fit")]
 )
 def test_little_memory_gives_the_same_probes(
     states: torch.Tensor, sets: TrainingSets, whole: Fit, memory: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "_chunk_bytes", lambda device: memory)
     plan = plan_chunks((LAYERS, ITEMS, WIDTH), len(sets.members), CPU)
-    assert plan.bytes(ITEMS, WIDTH) <= memory or kind == "items"
+    assert plan.bytes(ITEMS, WIDTH) <= memory or kind == "states that do not fit"
     assert plan.problems < LAYERS
     assert (plan.columns < len(sets.members)) == (kind != "problems")
-    assert (plan.items is not None) == (kind == "items")
-    assert plan.items is None or plan.items < ITEMS
     assert_same(fit_layers(states, sets), whole)
 
 
@@ -80,7 +78,7 @@ def test_layers_do_not_depend_on_those_solved_with_them(states: torch.Tensor, se
 def test_chunks_come_in_order_and_each_has_one_thread() -> None:
     states = torch.arange(7.0)[:, None, None].expand(7, 3, 2)
     threads = torch.get_num_threads()
-    plan = ChunkPlan(2, 4, None)
+    plan = ChunkPlan(2, 4)
     told = list(in_chunks(states, plan, CPU, lambda chunk, _: (chunk[:, 0, 0].tolist(), torch.get_num_threads())))
     assert told == [([0, 1], 1), ([2, 3], 1), ([4, 5], 1), ([6], 1)]
     assert torch.get_num_threads() == threads
@@ -89,7 +87,7 @@ def test_chunks_come_in_order_and_each_has_one_thread() -> None:
 GPU = torch.device("cuda")
 OTHER = torch.device("mps")
 """A device that is not the CPU; nothing is computed there, since copying is replaced."""
-SHAPES = [(180, 360, 576), (30, 2000, 4096), (5, 130, 24), (1, 50_000, 8192), (60, 400_000, 8192)]
+SHAPES = [(180, 360, 576), (30, 2000, 4096), (5, 130, 24), (1, 50_000, 8192)]
 N_COLUMNS = 360
 
 
@@ -121,10 +119,10 @@ def test_a_gpus_plan_depends_on_all_its_memory_free_or_not(
     assert len(plans) == 1
     (plan,) = plans
     assert plan.bytes(*shape[1:]) <= 20 * 2**30  # a quarter
-    pretend_gpu(monkeypatch, total=2**30, free=2**30)
+    pretend_gpu(monkeypatch, total=2**33, free=2**33)
     small = plan_chunks(shape, N_COLUMNS, GPU)
-    assert small.bytes(*shape[1:]) <= 2**28
-    assert small != plan or shape in (SHAPES[2],)  # the tiny one fits either
+    assert small.bytes(*shape[1:]) <= 2**31 or shape == SHAPES[3]  # states that do not fit are tried all the same
+    assert (small != plan) == (shape in SHAPES[:2])  # the others fit either, or are solved one problem at a time
 
 
 def test_the_probes_bits_do_not_depend_on_the_number_of_threads() -> None:
@@ -157,7 +155,7 @@ def test_where_memory_runs_out_the_chunks_left_are_halved_and_nothing_is_lost(fr
 
     states = torch.arange(19.0)[:, None, None].expand(19, 3, 2)
     notes: list[str] = []
-    found = list(in_chunks(states, ChunkPlan(8, 4, None), OTHER, work, notes))
+    found = list(in_chunks(states, ChunkPlan(8, 4), OTHER, work, notes))
     assert [value for part in found for value in part] == list(range(19))
     assert tried == [(8, 8), (8, 8), (4, 4), *[(2, 2)] * 5, (1, 2)]
     assert len(notes) == len(freed) == 2
@@ -171,7 +169,7 @@ def test_where_nothing_can_be_smaller_the_user_is_told() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.")
 
     with pytest.raises(UserError, match=r"mps does not suffice for a single probe on 30 items of width 20"):
-        list(in_chunks(torch.zeros(3, 30, 20), ChunkPlan(3, 8, None), OTHER, work))
+        list(in_chunks(torch.zeros(3, 30, 20), ChunkPlan(3, 8), OTHER, work))
 
 
 @pytest.mark.usefixtures("freed")
@@ -184,6 +182,6 @@ def test_a_chunk_that_cannot_even_be_copied_is_halved_too(monkeypatch: pytest.Mo
     monkeypatch.setattr(chunks, "_fetched", fetched)
     states = torch.arange(5.0)[:, None, None].expand(5, 3, 2)
     notes: list[str] = []
-    found = list(in_chunks(states, ChunkPlan(4, 4, None), OTHER, lambda chunk, _: len(chunk), notes))
+    found = list(in_chunks(states, ChunkPlan(4, 4), OTHER, lambda chunk, _: len(chunk), notes))
     assert found == [2, 2, 1]
     assert len(notes) == 1

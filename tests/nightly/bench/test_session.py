@@ -70,7 +70,6 @@ def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
     assert (ours.way, loop.way, ours.unit) == ("anchorscope", "scikit-learn", "fits")
     assert ours.items == 4 * 5 * 8
     assert ours.max_difference < 1e-5  # the loop's own objective may be worse: in float32 its line search can give up
-    assert ours.auc_difference < 0.035  # 12 held-out items: a single swapped pair moves an AUC by 0.028 to 0.031
 
 
 def test_generation_of_both_is_the_same(setting: Setting):

@@ -8,9 +8,9 @@ import pytest
 
 from anchorscope.evidence.source_use import FOLLOWED
 from anchorscope.pipeline import run_recipe
-from anchorscope.planted import source_model_folder
-from anchorscope.planted.sources import CONTEXT, IGNORED, NOTHING, THINKING, source_rows
 from anchorscope.recipe import make_recipe
+from repo import SUPPORT
+from train_source_model import CONTEXT, IGNORED, NOTHING, THINKING, source_rows
 
 
 @pytest.fixture(scope="module", params=[CONTEXT, THINKING])
@@ -18,7 +18,7 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """What the experiment says of 1,000 items whose passage, or thinking, is followed, ignored or of no use."""
     folder: Path = tmp_path_factory.mktemp(request.param)
     (folder / "planted.jsonl").write_text("".join(json.dumps(row) + "\n" for row in source_rows(1000, request.param)))
-    options = {"model": str(source_model_folder()), "datasets": [str(folder / "planted.jsonl")], "device": "cpu"}
+    options = {"model": str(SUPPORT / "source-model"), "datasets": [str(folder / "planted.jsonl")], "device": "cpu"}
     recipe = make_recipe({**options, "prompt": "zero-shot", "random_cuts": 1, "bootstrap": 200, "report": False})
     out = run_recipe(recipe, folder / "run")
     found = pl.read_csv(out / "experiments.csv").filter(pl.col("experiment") == "sources")

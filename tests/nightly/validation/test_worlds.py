@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from anchorscope.evidence_parts.parts import PARTS
-from anchorscope.validation.world_marks import mark_world, run_worlds
-from anchorscope.validation.worlds import WORLDS, Truth, find_truth
+from anchorscope.validation.worlds import WORLDS, Truth, find_truth, mark_world, run_worlds
 
 ENDLESS = 60_000
 PLANTED = {

@@ -46,7 +46,7 @@ def test_the_table_goes_to_standard_output(quick) -> None:
         (["--repeats", "0"], "--repeats 0 is too small; allowed: 1 or more."),
         (["--dtype", "int4"], "Unknown dtype 'int4'"),
         (["--out", "no/such/x.json"], "--out no/such/x.json is in a folder that does not exist"),
-        (["--out", __file__], f"--out {__file__} is there already and holds no table of speeds"),
+        (["--out", __file__], f"--out {__file__} is there already; choose another name"),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], message: str) -> None:

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from anchorscope.stats import detection_metrics as metrics
 from anchorscope.stats.auc import auc
-from anchorscope.stats.detection_metrics import brier, ece, reliability_bins
+from anchorscope.stats.detection_metrics import brier, reliability_bins
 
 
 def repeated(weights: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
@@ -75,8 +75,8 @@ ONE_NUMBER = {
     "accuracy": lambda *given: metrics.accuracy_at_coverage(*given)[..., 1],
     "risk": lambda *given: metrics.risk_coverage_curve(*given, points=7)[1][..., 2],
     "brier": brier,
-    "ece": ece,
-    "ece_width": lambda *given: ece(*given, bins=5, equal_width=True),
+    "ece": lambda *given: reliability_bins(*given).error,
+    "ece_width": lambda *given: reliability_bins(*given, bins=5, equal_width=True).error,
 }
 
 worlds = st.lists(st.tuples(st.integers(0, 6), st.booleans(), st.integers(0, 3)), min_size=1, max_size=30)
@@ -141,8 +141,8 @@ def test_order_measures_equal_scikit_learn(rows):
 def test_calibration_error_in_bins_of_equal_mass(rows, bins):
     probability, truthful, _ = _arrays(rows)
     wanted = equal_mass_error(probability, truthful, bins)
-    assert ece(probability, truthful, bins=bins) == pytest.approx(wanted, abs=1e-12)
     found = reliability_bins(probability, truthful, bins=bins)
+    assert found.error == pytest.approx(wanted, abs=1e-12)
     assert found.mass == pytest.approx(np.full(bins, 1 / bins))
     assert np.all(np.diff(found.probability) >= -1e-12)
     assert (found.rate * found.mass).sum() == pytest.approx(truthful.mean())
