@@ -369,6 +369,7 @@ def measure_replicas(
     measured["claimed", "difference"] = _is_above_zero(difference, items)
     measured["spoken", "all parts"] = spoken.astype(float)
     measured["auc", "probe"] = np.array([float(auc(scores, states.labels)) for scores in solver.scores()])
+    measured["ratio of sums", NEEDS_QUESTION] = needs[CUT].lost.sum(-1) / needs[CUT].had.sum(-1)  # Λ, for the record
     return measured
 
 
