@@ -2,7 +2,7 @@
 
 Every word comes from the run's readings and tables, so the card can't say more than they do. The page, the terminal, a
 notebook, `anchorscope view` and answer.json show the same card. Shares are quoted only of datasets that have enough
-evidence to divide (`shares.why_silent`).
+evidence to divide (`findings.why_silent`).
 """
 
 import math
@@ -11,11 +11,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from anchorscope.report.findings import Findings, auc_of, find, nested_auc, select, statistics
+from anchorscope.report.findings import (
+    NEEDS_QUESTION,
+    PARTS,
+    TOGETHER,
+    Findings,
+    auc_of,
+    find,
+    nested_auc,
+    select,
+    share_at,
+    share_layer,
+    statistics,
+    why_silent,
+)
 from anchorscope.report.page import fragment
 from anchorscope.report.palette import PART_COLOURS, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, finite
-from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, share_at, share_layer, why_silent
 from anchorscope.report.verdicts import Verdict, has_interval
 from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number, spanned
 from anchorscope.stats.estimate import Estimate

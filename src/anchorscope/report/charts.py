@@ -39,7 +39,7 @@ from anchorscope.report.canvas import (
     reserve_mark_space,
     zero_line,
 )
-from anchorscope.report.findings import Findings, select
+from anchorscope.report.findings import NEEDS_QUESTION, PARTS, Findings, band_numbers, has_shares, select
 from anchorscope.report.palette import (
     BASELINES,
     CONTROL_GREY,
@@ -54,7 +54,6 @@ from anchorscope.report.palette import (
     display_name,
 )
 from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Lines, Place, Series, experiment_charts
-from anchorscope.report.shares import NEEDS_QUESTION, PARTS, band_numbers, has_shares
 from anchorscope.report.verdicts import WIDEST_SHARE
 from anchorscope.stats.curves import FEWEST_GROUPS
 

@@ -24,12 +24,11 @@ from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, part_bar, trust_in
 from anchorscope.report.charts import delta_p_of_runs
 from anchorscope.report.checks import read
-from anchorscope.report.findings import Findings, RunCurves, nested_auc
+from anchorscope.report.findings import NEEDS_QUESTION, Findings, nested_auc, sampled_curve, share_at, why_silent
 from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
-from anchorscope.report.palette import display_name
+from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
 from anchorscope.report.panel_figure import save_all
 from anchorscope.report.reading import EVIDENCE, Reading, readings_table, verdicts_table
-from anchorscope.report.shares import NEEDS_QUESTION, share_at, why_silent
 from anchorscope.report.verdicts import (
     MIDDLE_THIRD,
     MIN_RECOVERY,
@@ -259,7 +258,7 @@ def _share(run: Findings, dataset: str, part: str, intervention: str = "knockout
 
 
 def _lowest_delta_p(run: Findings, dataset: str) -> Estimate | None:
-    curve = RunCurves(run, "plain").q(dataset)
+    curve = sampled_curve(run, dataset, Q_ANCHORED)
     return None if curve is None else shape.trough(curve).depth
 
 
@@ -453,28 +452,30 @@ CLAIMS: dict[str, Claim] = {
 
 def check_claims(runs: Sequence[Findings]) -> list[Reading]:
     """Every claim under the paper's rule; runs with random weights have no say."""
-    curves = [RunCurves(run, "plain") for run in runs if not run.random_weights]
+    trained = [run for run in runs if not run.random_weights]
     models = ", ".join(run.model for run in runs)
-    return [_claim_reading(name, claim, curves, models) for name, claim in CLAIMS.items()]
+    return [_claim_reading(name, claim, trained, models) for name, claim in CLAIMS.items()]
 
 
-def _claim_numbers(claim: Claim, runs: Sequence[RunCurves]) -> Iterator[tuple[str, Estimate]]:
+def _claim_numbers(claim: Claim, runs: Sequence[Findings]) -> Iterator[tuple[str, Estimate]]:
     """The claim's number on every dataset of every run, with what it is of."""
     for run in runs:
-        curves = {name: (run.q(name), run.a(name)) for name in run.findings.datasets}
+        curves = {
+            name: (sampled_curve(run, name, Q_ANCHORED), sampled_curve(run, name, A_ANCHORED)) for name in run.datasets
+        }
         values = {name: claim.measure(q, a) for name, (q, a) in curves.items() if q is not None and a is not None}
         if claim.dataset is None:
-            yield from ((f"{display_name(name)}, {run.findings.model}", value) for name, value in values.items())
+            yield from ((f"{display_name(name)}, {run.model}", value) for name, value in values.items())
         elif set(PAPER) <= set(values):
             for other in (name for name in PAPER if name != claim.dataset):
                 gap = difference_of(values[claim.dataset], values[other])
-                yield f"against {display_name(other)}, {run.findings.model}", gap
+                yield f"against {display_name(other)}, {run.model}", gap
 
 
-def _claim_reading(name: str, claim: Claim, curves: Sequence[RunCurves], models: str) -> Reading:
+def _claim_reading(name: str, claim: Claim, runs: Sequence[Findings], models: str) -> Reading:
     judged = [
         (inside(value, claim.over, claim.under) if has_interval(value) else "inconclusive", whose, value)
-        for whose, value in _claim_numbers(claim, curves)
+        for whose, value in _claim_numbers(claim, runs)
     ]
     worst = min(judged, key=lambda part: WORST_FIRST.index(part[0]), default=None)
     verdict: Verdict = worst[0] if worst else "not measured"

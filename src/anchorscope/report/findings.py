@@ -9,7 +9,6 @@ the page. Nothing is filled in: a row that is not there is None.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from statistics import median_low
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.artefacts.schema import (
+    BAND,
     EFFECT_SCHEMA,
     EVIDENCE_ITEM_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
@@ -27,7 +27,9 @@ from anchorscope.artefacts.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
-from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, RULES
+from anchorscope.report.palette import RULES
+from anchorscope.report.verdicts import WIDEST_SHARE
+from anchorscope.report.wording import count
 from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 from anchorscope.stats.estimate import Estimate
 
@@ -256,31 +258,113 @@ def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
     return tuple(name for name in findings.datasets if name in there)
 
 
-@dataclass(frozen=True)
-class RunCurves:
-    """The chart's curves of a run under one rule, each with its bootstrap draws."""
+def sampled_curve(findings: Findings, dataset: str, group: str) -> SampledCurve | None:
+    """A line of the paper's chart with its bootstrap draws; None where the run has none, or the group no items."""
+    samples = select(findings.at_headline(findings.curve_samples), dataset=dataset, group=group, assignment="plain")
+    draws = np.array(samples.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
+    if not draws.size or not np.isfinite(draws[0]).all():
+        return None
+    line = findings.drawn_curves(dataset, "plain", group)
+    items, groups = line.select(pl.col("n", "n_groups").fill_null(0)).row(0) if line.height else (0, 0)
+    few = groups < FEWEST_GROUPS  # then nothing is known of its spread
+    return SampledCurve(draws[0], np.full_like(draws[1:], np.nan) if few else draws[1:], items)
 
-    findings: Findings
-    assignment: str
 
-    def q(self, dataset: str) -> SampledCurve | None:
-        """The Q-Anchored curve; None where the run has no draws of it, or the group no items."""
-        return self._curves.get((dataset, Q_ANCHORED))
+# The parts of the evidence, over the band of layers, and the numbers beside them
 
-    def a(self, dataset: str) -> SampledCurve | None:
-        """The A-Anchored curve."""
-        return self._curves.get((dataset, A_ANCHORED))
+PARTS = {
+    "together": "only question and answer together",
+    "question": "the question alone",
+    "answer": "the answer alone",
+    "either": "either of them",
+}
+"""The four parts, which sum to 1, in words."""
+NEEDS = {"needs-question": "needs the question's key words", "needs-answer": "needs the answer"}
+"""Sums of parts."""
+TOGETHER, NEEDS_QUESTION = "together", "needs-question"
+CONTROLS = {
+    "random": "random words cut",
+    "resample": "key words of another question",
+    "paraphrase": "paraphrased question",
+    "permuted": "labels permuted within relations",
+    "random-weights": "random weights of the same shape",
+}
+"""What stands beside the knockout, in words."""
+PROBE, WORDS, PERMUTED = "probe", "words + confidence", "permuted labels"
+"""What reads truth, as evidence_tests.csv names them."""
+_NEEDED = {"answers": 300, "groups": 20}
+"""Used answers and groups that a sentence about shares needs."""
+_LOWEST, _HIGHEST = -0.1, 1.1  # a share beyond is no statement about anything
 
-    @cached_property
-    def _curves(self) -> dict[tuple[str, str], SampledCurve]:
-        curves = {}
-        samples = select(self.findings.at_headline(self.findings.curve_samples), assignment=self.assignment)
-        for (dataset, group), rows in samples.group_by("dataset", "group"):
-            draws = np.array(rows.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
-            if draws.size and np.isfinite(draws[0]).all():
-                line = self.findings.drawn_curves(str(dataset), self.assignment, str(group))
-                items, groups = line.select(pl.col("n", "n_groups").fill_null(0)).row(0) if line.height else (0, 0)
-                few = groups < FEWEST_GROUPS  # then nothing is known of its spread
-                spread = np.full_like(draws[1:], np.nan) if few else draws[1:]
-                curves[str(dataset), str(group)] = SampledCurve(draws[0], spread, items)
-        return curves
+
+def has_shares(findings: Findings) -> bool:
+    """Whether any dataset of the run has parts."""
+    return any(share_at(findings, dataset) is not None for dataset in findings.datasets)
+
+
+def share_at(
+    findings: Findings, dataset: str, intervention: str = "knockout", part: str = NEEDS_QUESTION
+) -> Estimate | None:
+    """A share over the band."""
+    table = findings.at_headline(findings.evidence_parts)
+    return first_estimate(select(table, dataset=dataset, intervention=intervention, part=part, layer=BAND), "share")
+
+
+def why_silent(findings: Findings, dataset: str) -> str | None:
+    """Why nothing is said about this dataset's shares; None where something may be."""
+    for name, needed in _NEEDED.items():
+        result = first_estimate(evidence_rows(findings, dataset, name))
+        if result is not None and result.value < needed:
+            return f"{count(round(result.value))} used {name}, {count(needed)} are needed"
+    share = share_at(findings, dataset, part=TOGETHER)
+    if share is None:
+        return "the run did not measure its parts"
+    areas = evidence_rows(findings, dataset, "auc")
+    probe, permuted = (first_estimate(select(areas, group=name)) for name in (PROBE, PERMUTED))
+    if probe is None or not probe.ci_low > max(0.5, permuted.value if permuted else 0.5):
+        return "the probe reads truth no better than one of permuted labels"
+    shares = [found for part in PARTS if (found := share_at(findings, dataset, part=part)) is not None]
+    if any(not _LOWEST <= found.value <= _HIGHEST or found.ci_high - found.ci_low > WIDEST_SHARE for found in shares):
+        return "there is too little evidence to divide"
+    return None
+
+
+def band_layers(findings: Findings, dataset: str) -> str:
+    """The layers of the band, in words; empty where there is none."""
+    names = select(findings.at_headline(findings.evidence_tests), dataset=dataset)["layers"].drop_nulls()
+    return str(names[0]) if len(names) else ""
+
+
+def band_numbers(findings: Findings, dataset: str) -> list[int]:
+    """The same as numbers."""
+    numbers: list[int] = []
+    for run in filter(None, band_layers(findings, dataset).split(", ")):
+        first, _, last = run.partition("–")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def share_layer(findings: Findings, dataset: str) -> int | None:
+    """The middle layer of the band; of a run without one the middle one of the reference layers."""
+    band = band_numbers(findings, dataset)
+    return band[len(band) // 2] if band else headline_layer(findings, dataset)
+
+
+def evidence_rows(findings: Findings, dataset: str, quantity: str, **columns: Wanted) -> pl.DataFrame:
+    """The rows of evidence_tests.csv for a quantity that have a value, in file order."""
+    tests = findings.at_headline(findings.evidence_tests).filter(pl.col("value").is_finite())
+    return select(tests, dataset=dataset, quantity=quantity, **columns)
+
+
+def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
+    """AUC of the probe, then of what may read truth without the model's understanding, by name.
+
+    The run's own null experiments where they were made. The nested probe, and words with confidence, every run has.
+    """
+    rows = evidence_rows(findings, dataset, "auc").iter_rows(named=True)
+    readers = {row["group"] or "": row_estimate(row) for row in rows}
+    known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence")}
+    for name, area in known.items():
+        if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
+            readers[name] = area
+    return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.evidence.measured import delta_p, probability
-from anchorscope.report.findings import Findings, select, summary_of
+from anchorscope.report.findings import Findings, band_numbers, select, summary_of
 from anchorscope.report.palette import display_name
-from anchorscope.report.shares import band_numbers
 
 Floats = NDArray[np.floating]
 MOST_ITEMS = 20_000

@@ -10,7 +10,20 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.charts import EVIDENCE_PARTS, PROBE_AUC, figures_of
 from anchorscope.report.checks import read
-from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
+from anchorscope.report.findings import (
+    CONTROLS,
+    NEEDS,
+    PARTS,
+    PROBE,
+    Findings,
+    auc_of,
+    band_layers,
+    has_shares,
+    nested_auc,
+    share_at,
+    summary_of,
+    truth_readers,
+)
 from anchorscope.report.items import item_table
 from anchorscope.report.page import (
     REPORT_SCRIPTS,
@@ -24,7 +37,6 @@ from anchorscope.report.page import (
 from anchorscope.report.palette import BASELINES, display_name
 from anchorscope.report.panel_figure import catalogued_sections, save_all
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
-from anchorscope.report.shares import CONTROLS, NEEDS, PARTS, PROBE, band_layers, has_shares, share_at, truth_readers
 from anchorscope.report.wording import Table, as_percent, count, estimate, listing, shown
 from anchorscope.stats.estimate import Estimate
 

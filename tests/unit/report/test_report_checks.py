@@ -8,7 +8,7 @@ import pytest
 
 from anchorscope.report.answer_card import NOISE, answer_card, card_html
 from anchorscope.report.checks import CHECKS, read
-from anchorscope.report.shares import TOGETHER, share_at
+from anchorscope.report.findings import TOGETHER, share_at
 from drawn_curves import FLAT, falling_to, run_with
 from report_shares import World, with_shares
 
