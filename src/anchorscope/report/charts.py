@@ -18,7 +18,7 @@ cut. The random control shows what cutting anything would do.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,6 @@ from anchorscope.report.canvas import (
     note_curve,
     reference_handle,
     reserve_mark_space,
-    zero_line,
 )
 from anchorscope.report.findings import NEEDS_QUESTION, PARTS, Findings, band_numbers, has_shares, select
 from anchorscope.report.palette import (
@@ -49,7 +48,6 @@ from anchorscope.report.palette import (
     PART_COLOURS,
     PART_HATCHES,
     RULES,
-    DatasetStyle,
     dataset_styles,
     display_name,
 )
@@ -242,8 +240,9 @@ def _part_look(part: str) -> dict[str, Any]:
     return {"facecolor": PART_COLOURS[part], "hatch": PART_HATCHES[part], "edgecolor": "white"}
 
 
-def _part_handles() -> list[Artist]:
-    return [Patch(label=words, **_part_look(part)) for part, words in PARTS.items()]
+def _part_handles(*_: object) -> list[Artist]:
+    lines = [Line2D([], [], color=INK, linestyle=dash, label=words) for dash, words in _NEEDS_LINES.values()]
+    return [*(Patch(label=words, **_part_look(part)) for part, words in PARTS.items()), *lines]
 
 
 def _part_rows(findings: Findings) -> pl.DataFrame:
@@ -259,42 +258,26 @@ def _part_rows(findings: Findings) -> pl.DataFrame:
     return rows.with_columns(pl.Series("in_band", in_band, dtype=pl.Boolean))
 
 
-@dataclass(frozen=True)
-class StackedParts:
-    """The parts over layers."""
-
-    width: float = 4.35
-    title: str = ""
-
-    def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-        """The parts above each other, the band at the foot, and the two lines."""
-        shares = np.stack([shares_of_layers(rows, "knockout", part, place.n_layers) for part in PARTS])
-        shares[:, np.isnan(shares).any(axis=0)] = np.nan
-        layers = np.arange(place.n_layers)
-        up, down = np.zeros(place.n_layers), np.zeros(place.n_layers)
-        for part, values in zip(PARTS, shares, strict=True):
-            for base, signed in ((up, np.maximum(values, 0.0)), (down, np.minimum(values, 0.0))):
-                axes.fill_between(layers, base, base + signed, linewidth=0.4, **_part_look(part))
-                base += np.nan_to_num(signed)
-            note_curve(axes, PARTS[part], PART_COLOURS[part], layers.tolist(), values.tolist())
-        for cut, (dash, words) in _NEEDS_LINES.items():
-            values = shares_of_layers(rows, cut, NEEDS_QUESTION, place.n_layers)
-            axes.plot(layers, values, color=INK, linestyle=dash, linewidth=1.3)
-            note_curve(axes, words, INK, layers.tolist(), values.tolist())
-        for layer in rows.filter("in_band")["layer"].unique():
-            axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0.5)
-        if np.isnan(shares).all():
-            empty_panel(axes, "too little evidence to divide")
-        zero_line(axes)
-        layer_axis(axes, place.n_layers)
-        axes.set_ylim(LOWEST, HIGHEST)
-        if place.column == 0:
-            axes.set_ylabel("share of the evidence")
-
-    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
-        """Parts, then lines."""
-        lines = [Line2D([], [], color=INK, linestyle=dash, label=words) for dash, words in _NEEDS_LINES.values()]
-        return [*_part_handles(), *lines]
+def _draw_parts(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+    """The parts above each other, the band at the foot, and the two lines."""
+    shares = np.stack([shares_of_layers(rows, "knockout", part, place.n_layers) for part in PARTS])
+    shares[:, np.isnan(shares).any(axis=0)] = np.nan
+    layers = np.arange(place.n_layers)
+    up, down = np.zeros(place.n_layers), np.zeros(place.n_layers)
+    for part, values in zip(PARTS, shares, strict=True):
+        for base, signed in ((up, np.maximum(values, 0.0)), (down, np.minimum(values, 0.0))):
+            axes.fill_between(layers, base, base + signed, linewidth=0.4, **_part_look(part))
+            base += np.nan_to_num(signed)
+        note_curve(axes, PARTS[part], PART_COLOURS[part], layers.tolist(), values.tolist())
+    for cut, (dash, words) in _NEEDS_LINES.items():
+        values = shares_of_layers(rows, cut, NEEDS_QUESTION, place.n_layers)
+        axes.plot(layers, values, color=INK, linestyle=dash, linewidth=1.3)
+        note_curve(axes, words, INK, layers.tolist(), values.tolist())
+    for layer in rows.filter("in_band")["layer"].unique():
+        axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0.5)
+    if np.isnan(shares).all():
+        empty_panel(axes, "too little evidence to divide")
+    axes.set_ylim(LOWEST, HIGHEST)
 
 
 def shares_of_layers(rows: pl.DataFrame, cut: str, part: str, n_layers: int) -> np.ndarray:
@@ -315,10 +298,11 @@ EVIDENCE_PARTS = ChartSpec(
     "Shares of the probe's evidence for the truth. Strip at the foot: the layers of the band, whose AUC is within one "
     "standard error of the best. Intervals are in the tables.",
     _part_rows,
-    lambda _: [StackedParts()],
+    lambda _: [Lines((), "share of the evidence", finish=_draw_parts)],
     height=3.1,
     side_by_side=2,
     legend_columns=2,
+    more_handles=_part_handles,
     made=has_shares,
 )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import matplotlib
 import polars as pl
@@ -61,24 +61,6 @@ class Place:
     n_layers: int
     reference_layers: tuple[int, ...]
     column: int
-
-
-class Panel(Protocol):
-    """What a figure asks of every kind."""
-
-    @property
-    def width(self) -> float:
-        """In inches."""
-
-    @property
-    def title(self) -> str:
-        """Stands after dataset and part; may be empty."""
-
-    def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-        """Draw one dataset's rows."""
-
-    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
-        """Its legend entries."""
 
 
 @dataclass(frozen=True)
@@ -276,6 +258,9 @@ class Lines:
             for series in self.series
             if series.in_legend and series.label and select(data, **self.where, **series.where).height
         ]
+
+
+Panel = Forest | Lines
 
 
 @dataclass(frozen=True)
