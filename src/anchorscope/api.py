@@ -26,7 +26,8 @@ from anchorscope.options import split_list
 from anchorscope.prepare import check_inputs, default_folder, question_files
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
-from anchorscope.report.answer_card import AnswerCard, card_html
+from anchorscope.report.answer_card import AnswerCard
+from anchorscope.report.page import fragment
 from anchorscope.screen import showing
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
@@ -57,7 +58,7 @@ class Run:
         self.manifest = self._finished.manifest
 
     def _repr_html_(self) -> str:
-        return card_html(self.card)
+        return fragment("card", {"card": self.card})
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, model={self.manifest['model']['name']!r})"

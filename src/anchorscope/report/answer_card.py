@@ -25,7 +25,6 @@ from anchorscope.report.findings import (
     statistics,
     why_silent,
 )
-from anchorscope.report.page import fragment
 from anchorscope.report.palette import PART_COLOURS, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, finite
 from anchorscope.report.verdicts import Verdict, has_interval
@@ -85,16 +84,6 @@ class Bar:
         first, *rest = (f"{as_percent(share)}{{}} {SHORT_NAMES[part]}" for part, share in self.parts.items())
         return ", ".join([first.format(ends.replace("-", "−")), *(text.format("") for text in rest)])
 
-    @property
-    def segments(self) -> list[dict[str, Any]]:
-        """The parts as they are drawn: a part below zero has no width."""
-        whole = sum(max(0.0, share) for share in self.parts.values())
-        return [
-            {"name": part, "colour": PART_COLOURS[part], "width": 100 * share / whole, "text": as_percent(share)}
-            for part, share in self.parts.items()
-            if share > 0
-        ]
-
 
 SHORT_NAMES = {"together": "together", "question": "question alone", "answer": "answer alone", "either": "either"}
 """The parts in a legend."""
@@ -122,11 +111,6 @@ class AnswerCard:
     def record(self) -> dict[str, Any]:
         """As answer.json holds it."""
         return asdict(self)
-
-
-def card_html(card: AnswerCard) -> str:
-    """The card as a piece of HTML with its own style."""
-    return fragment("card", {"card": card})
 
 
 def answer_card(findings: Findings, readings: Sequence[Reading]) -> AnswerCard:

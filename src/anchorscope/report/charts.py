@@ -30,14 +30,6 @@ from matplotlib.patches import Patch
 
 from anchorscope.artefacts.schema import BAND
 from anchorscope.errors import UserError, unknown
-from anchorscope.report.canvas import (
-    empty_panel,
-    layer_axis,
-    mark_reference,
-    note_curve,
-    reference_handle,
-    reserve_mark_space,
-)
 from anchorscope.report.findings import NEEDS_QUESTION, PARTS, Findings, band_numbers, has_shares, select
 from anchorscope.report.palette import (
     BASELINES,
@@ -51,7 +43,20 @@ from anchorscope.report.palette import (
     dataset_styles,
     display_name,
 )
-from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Lines, Place, Series, experiment_charts
+from anchorscope.report.panel_figure import (
+    ChartSpec,
+    ExperimentFigure,
+    Lines,
+    Place,
+    Series,
+    empty_panel,
+    experiment_charts,
+    layer_axis,
+    mark_reference,
+    note_curve,
+    reference_handle,
+    reserve_mark_space,
+)
 from anchorscope.report.verdicts import WIDEST_SHARE
 from anchorscope.stats.curves import FEWEST_GROUPS
 

@@ -31,10 +31,8 @@ from anchorscope.report.wording import Table
 if TYPE_CHECKING:
     from anchorscope.report.answer_card import AnswerCard
 
-FRAME_SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values")
-"""What every page needs: light and dark, the bar of contents, wide tables by keyboard, the numbers of figures."""
-REPORT_SCRIPTS = (*FRAME_SCRIPTS, "hash_state", "controls", "items")
-"""The scripts of report.html."""
+SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values", "hash_state", "controls", "items")
+"""Light and dark, the bar of contents, wide tables by keyboard, the numbers of figures; then a run's table of items."""
 STYLES = ("chart", "items", "print")
 """Style sheets beside the page's own."""
 
@@ -123,18 +121,12 @@ class SectionsPage:
     """Of the browser's tab."""
 
 
-def write_sections_page(
-    page: SectionsPage,
-    out: Path,
-    name: str,
-    scripts: Sequence[str] = FRAME_SCRIPTS,
-    data: Mapping[str, Any] | None = None,
-) -> None:
+def write_sections_page(page: SectionsPage, out: Path, name: str, data: Mapping[str, Any] | None = None) -> None:
     """Write NAME.html with figures, scripts and data inside, and NAME.md; the figures must already be in out/figures.
 
     The scripts find the data by their names, as `pageData(NAME)`.
     """
-    script, values = joined_script(scripts), {}
+    script, values = joined_script(), {}
 
     def figure(name: str) -> str:
         address, values[name] = _embedded(out / "figures" / f"{name}.svg")
@@ -156,9 +148,9 @@ def fragment(name: str, content: Mapping[str, Any]) -> str:
     return _environment(True).get_template(f"{name}.html.j2").render(content)
 
 
-def joined_script(names: Sequence[str]) -> str:
-    """The scripts of these names as one, closed against everything else on the page."""
-    parts = "\n".join(_text(f"{name}.js") for name in names)
+def joined_script() -> str:
+    """The scripts as one, closed against everything else on the page."""
+    parts = "\n".join(_text(f"{name}.js") for name in SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
 
 

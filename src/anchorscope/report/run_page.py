@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
@@ -25,15 +26,7 @@ from anchorscope.report.findings import (
     truth_readers,
 )
 from anchorscope.report.items import item_table
-from anchorscope.report.page import (
-    REPORT_SCRIPTS,
-    Section,
-    SectionFigure,
-    SectionsPage,
-    filled,
-    write_json,
-    write_sections_page,
-)
+from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
 from anchorscope.report.palette import BASELINES, display_name
 from anchorscope.report.panel_figure import catalogued_sections, save_all
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
@@ -84,7 +77,7 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         (SectionFigure("delta_p", _DELTA_P, "", title="The paper's chart", narrow=True),),
         findings.model,
     )
-    write_sections_page(page, out, "report", REPORT_SCRIPTS, {"item-data": item_table(findings)})
+    write_sections_page(page, out, "report", {"item-data": item_table(findings)})
 
 
 _DELTA_P = "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items"
@@ -293,26 +286,6 @@ def probe_table(findings: Findings) -> Table:
 
 # What a paper can say of the run
 
-BIBTEX = """@inproceedings{luo2026two,
-  title     = {Two Pathways to Truthfulness: On the Intrinsic Encoding of {LLM} Hallucinations},
-  author    = {Luo, Wen and Peng, Guangyue and Li, Wei and Wei, Shaohang and Song, Feifan and Wang, Liang and
-               Yang, Nan and Zhang, Xingxing and Jin, Jing and Wei, Furu and Wang, Houfeng},
-  booktitle = {Proceedings of the 64th Annual Meeting of the Association for Computational Linguistics
-               (Volume 1: Long Papers)},
-  pages     = {25580--25626},
-  year      = {2026},
-  eprint    = {2601.07422},
-  archiveprefix = {arXiv}
-}
-@software{anchorscope,
-  title   = {anchorscope: where a language model's sense of truth comes from},
-  author  = {{The anchorscope contributors}},
-  version = {VERSION},
-  year    = {2026},
-  license = {Apache-2.0}
-}"""
-"""The paper whose method this follows, and this program; CITATION.cff has the same."""
-
 
 def methods_paragraph(findings: Findings) -> str:
     """The run in the words of a methods section."""
@@ -346,8 +319,9 @@ def methods_paragraph(findings: Findings) -> str:
 
 
 def bibtex(findings: Findings) -> str:
-    """What to cite."""
-    return BIBTEX.replace("VERSION", _version(findings) or "0.1.0")
+    """What to cite: the paper whose method this follows, and this program; CITATION.cff has the same."""
+    text = (files("anchorscope.report") / "templates" / "citation.bib").read_text(encoding="utf-8")
+    return text.rstrip().replace("VERSION", _version(findings) or "0.1.0")
 
 
 def _version(findings: Findings) -> str:

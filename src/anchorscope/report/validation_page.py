@@ -17,13 +17,8 @@ from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest,
 from anchorscope.report.wording import NOTHING, Table, count, estimate, number, shown
 
 RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
-    "experiment": pl.String,
-    "rule_or_variant": pl.String,
-    "truth": pl.String,
-    "quantity": pl.String,
-    "value": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
+    **dict.fromkeys(("experiment", "rule_or_variant", "truth", "quantity"), pl.String),
+    **dict.fromkeys(("value", "ci_low", "ci_high"), pl.Float64),
     "n": pl.Int64,
     "method": pl.String,
 }
@@ -31,11 +26,8 @@ RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
 WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {
     "world": pl.String,
     "items": pl.Int64,
-    "quantity": pl.String,
-    "part": pl.String,
-    "value": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
+    **dict.fromkeys(("quantity", "part"), pl.String),
+    **dict.fromkeys(("value", "ci_low", "ci_high"), pl.Float64),
     "replicas": pl.Int64,
     "passes": pl.Boolean,
     "method": pl.String,

@@ -15,8 +15,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.prepare import ask, resolve
 from anchorscope.progress import Progress, Silent
 from anchorscope.study.grid import Study
-from anchorscope.study.page import write_page
-from anchorscope.study.study_folder import DONE, PAGE, StudyFolder, open_study, run_state
+from anchorscope.study.study_folder import DONE, PAGE, StudyFolder, open_study, run_state, write_page
 
 
 def run_study(

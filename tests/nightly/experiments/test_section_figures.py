@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.canvas import canvas
-from anchorscope.report.panel_figure import experiment_charts
+from anchorscope.report.panel_figure import canvas, experiment_charts
 from report_further_synthetic import make_further
 
 CHARTS = experiment_charts()
