@@ -284,33 +284,6 @@ class Place:
     column: int
 
 
-@dataclass(frozen=True)
-class Marks:
-    """How the values on a line of a forest are told apart."""
-
-    column: str
-    """Whose values they are told apart by."""
-    styles: Mapping[str, tuple[str, Look]]
-    """Value → its words in the legend and its style."""
-    offset: float = 0.22
-    """Between two marks of a line."""
-
-    def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
-        """Offset and style of a row; None for one that is not drawn."""
-        names = list(self.styles)
-        if row[self.column] not in names:
-            return None
-        place = names.index(row[self.column]) - (len(names) - 1) / 2
-        return self.offset * place, _style_in(self.styles[row[self.column]][1], colours)
-
-    def handles(self, colours: DatasetStyle) -> list[Line2D]:
-        """Legend entries."""
-        return [
-            Line2D([], [], label=words, **(_style_in(look, colours) | {"linestyle": "none"}))
-            for words, look in self.styles.values()
-        ]
-
-
 def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     """Q-Anchored filled, A-Anchored open, so that the groups differ in grey as well."""
     face, marker = (colours.colour, "o") if group == Q_ANCHORED else ("white", "s")
@@ -318,7 +291,7 @@ def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     return {"color": colours.colour, "marker": marker, "markersize": 4.6, "linewidth": 1.5} | edge
 
 
-GROUP_MARKS = Marks("group", {group: (group, partial(_group_style, group)) for group in GROUPS}, 0.34)
+GROUP_MARKS: dict[str, Look] = {group: partial(_group_style, group) for group in GROUPS}
 """Both groups, Q-Anchored above, in the dataset's colours."""
 
 
@@ -333,13 +306,18 @@ class Forest:
     """The column whose values are the lines."""
     lines: Mapping[str, str]
     """Value → its words at the left, from the top."""
-    marks: Marks
     label: str = ""
     """Of the axis."""
     title: str = ""
     width: float = 3.1
     where: Where = field(default_factory=dict)
     """Which rows of a dataset are drawn."""
+    by: str = "group"
+    """The column by whose values the marks on a line are told apart."""
+    marks: Mapping[str, Look] = field(default_factory=lambda: GROUP_MARKS)
+    """Value → its style."""
+    offset: float = 0.34
+    """Between two marks of a line."""
     null: float | None = 0.0
     """Where nothing happens."""
     set_apart: Collection[str] = ()
@@ -349,7 +327,7 @@ class Forest:
 
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         """The lines with their marks, and a faint line that leads from each label to its marks."""
-        names, has_marks = list(self.lines), False
+        names, marks, has_marks = list(self.lines), list(self.marks), False
         if self.null is not None:
             axes.axvline(self.null, color="#555555", linewidth=0.8, zorder=1.5)
         axes.grid(False, axis="y")
@@ -357,9 +335,10 @@ class Forest:
         for line in range(len(names)):
             axes.axhline(line, color="#ececec", linewidth=0.7, zorder=0.5)
         for row in select(rows, **self.where).to_dicts():
-            looks = self.marks.of(row, place.colours)
-            if row[self.down] in names and looks is not None:
-                _draw_mark(axes, names.index(row[self.down]) + looks[0], row_estimate(row), looks[1])
+            if row[self.down] in names and row[self.by] in marks:
+                aside = self.offset * (marks.index(row[self.by]) - (len(marks) - 1) / 2)
+                style = _style_in(self.marks[row[self.by]], place.colours)
+                _draw_mark(axes, names.index(row[self.down]) + aside, row_estimate(row), style)
                 has_marks = True
         axes.set_ylim(max(1, len(names)) - 0.4, -0.6)
         axes.set_yticks(range(len(names)), [words if place.column == 0 else "" for words in self.lines.values()])
@@ -378,7 +357,10 @@ class Forest:
 
     def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
         """One per kind of mark."""
-        return self.marks.handles(colours)
+        return [
+            Line2D([], [], label=value, **(_style_in(look, colours) | {"linestyle": "none"}))
+            for value, look in self.marks.items()
+        ]
 
 
 def _draw_mark(axes: Axes, y: float, estimate: Estimate, style: Style) -> None:

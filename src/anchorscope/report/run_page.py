@@ -235,8 +235,8 @@ def _total(findings: Findings, column: str) -> int | None:
 
 def counts_table(findings: Findings) -> Table:
     """What became of the questions."""
-    names = [name for name in findings.counts.columns if name != "dataset"]
-    rows = findings.counts.select("dataset", *names).iter_rows()
+    _, *names = columns = findings.counts.select("dataset", pl.exclude("dataset")).columns
+    rows = findings.counts.select(columns).iter_rows()
     cells = tuple((display_name(dataset), *map(count, values)) for dataset, *values in rows)
     return Table(("dataset", *(name.replace("_", " ") for name in names)), cells)
 
@@ -258,24 +258,17 @@ def probe_table(findings: Findings) -> Table:
     sites, own = findings.probe_scores.filter(pl.col("kind") == "transfer")["site"], findings.site
     readers = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
     simpler = dict.fromkeys(name for by_name in readers.values() for name in by_name if name != PROBE)
-    nested, permuted = (
-        partial(nested_auc, findings),
-        partial(summary_of, findings, quantity="auc_permuted", group="refit"),
-    )
-
-    def simpler_auc(name: str, dataset: str) -> Estimate | None:
-        return readers[dataset].get(name)
-
-    areas: dict[str, Callable[[str], Estimate | None]] = {
+    nested = partial(nested_auc, findings)
+    areas: dict[str, Callable[..., Estimate | None]] = {
         **{f"probe at {site}": partial(nested, site=site) for site in sorted(sites.drop_nulls().unique())},
         f"probe at {own}, and confidence": partial(nested, kind="nested+confidence"),
         f"probe at {own}, within relations": partial(nested, kind="nested-within-relation"),
         **{f"baseline: {words}": partial(auc_of, findings, kind=kind) for kind, words in BASELINES.items()},
-        **{f"baseline: {name}": partial(simpler_auc, name) for name in simpler},
+        **{f"baseline: {name}": lambda dataset, name=name: readers[dataset].get(name) for name in simpler},
         "random words hidden, same probe": partial(nested, intervention="random"),
         "key words hidden, same probe": partial(nested, intervention="knockout"),
         "key words hidden, probe trained again": partial(nested, intervention="knockout", kind="nested-refit"),
-        "the same with permuted labels: chance": permuted,
+        "the same with permuted labels: chance": partial(summary_of, findings, quantity="auc_permuted", group="refit"),
     }
     rows = (
         (name, *(shown(area(dataset), lambda auc: estimate(auc, 3)) for dataset in findings.datasets))

@@ -57,7 +57,7 @@ def test_the_page_is_one_file(written):
 
 
 def test_the_table_has_the_means_over_the_datasets(written):
-    results = DetectionResults.read(written[0])
+    results = DetectionResults(written[0])
     table = detector_table(results)
     rows = {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows}
     assert set(rows) == set(SMALL)
@@ -102,7 +102,7 @@ def test_names_with_markup_stay_text(tmp_path):
 )
 def test_nothing_is_clipped(tmp_path, datasets, truth):
     write_world(World(datasets=datasets, truth=truth), tmp_path)
-    results = DetectionResults.read(tmp_path)
+    results = DetectionResults(tmp_path)
     figures = detection_figures(results, "A-model-with-a-name-8B")
     assert tuple(figure.name for figure in figures) == NAMES
     for chart in figures:
