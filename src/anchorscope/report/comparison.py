@@ -150,36 +150,28 @@ _CLAIMS = (
 def comparison_card(
     compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading]
 ) -> AnswerCard:
-    """How much needs question and answer together, compared, and whether the controls allow to say so."""
+    """How much needs question and answer together, compared; the weakest run decides whether to trust it."""
+    trained, names = trained_runs(compared.runs), listing([run.model for run in compared.runs])
     share = next((check for check in across if check.key and check.claim == "across:share_together"), None)
     if share is not None and share.estimate is not None:
         sentence = f"{share.sentence}: {share.numbers.partition(': ')[2]}; change {share.value}."
+    elif trained:
+        sentence = " ".join(
+            f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in trained[:_MOST_SENTENCES]
+        )
     else:
-        sentence = _sentences_of_runs(compared, readings)
-    names = listing([run.model for run in compared.runs])
+        sentence = "All runs have random weights: every number here is noise."
+    trust = Trust("no", "random weights carry no evidence")
+    if trusts := [(run.model, trust_in(run, readings[run.model])) for run in trained]:
+        weakest, trust = min(trusts, key=lambda pair: ("no", "partly", "yes").index(pair[1].verdict))
+        trust = replace(trust, reason=f"{weakest}: {trust.reason}")
     bars = [
         replace(bar, label=f"{run.model}, {display_name(dataset)}")
         for run in compared.runs
         for dataset in run.datasets
         if (bar := part_bar(run, dataset)) is not None
     ]
-    return AnswerCard(names, sentence, _trust(compared, readings), bars=tuple(bars))
-
-
-def _sentences_of_runs(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> str:
-    """What the first runs say each."""
-    trained = trained_runs(compared.runs)[:_MOST_SENTENCES]
-    sentences = [f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in trained]
-    return " ".join(sentences) or "All runs have random weights: every number here is noise."
-
-
-def _trust(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Trust:
-    """The weakest of the runs decides."""
-    verdicts = {run.model: trust_in(run, readings[run.model]) for run in trained_runs(compared.runs)}
-    if not verdicts:
-        return Trust("no", "random weights carry no evidence")
-    weakest = min(verdicts, key=lambda name: ("no", "partly", "yes").index(verdicts[name].verdict))
-    return replace(verdicts[weakest], reason=f"{weakest}: {verdicts[weakest].reason}")
+    return AnswerCard(names, sentence, trust, bars=tuple(bars))
 
 
 def setting_words(compared: Compared) -> str:

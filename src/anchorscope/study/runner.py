@@ -40,13 +40,10 @@ def run_study(
             for run in missing:
                 tell(f"{titles[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
                 try:
-                    run_recipe(
-                        run.recipe, folder.run(run.name), progress=progress(), choice=choice or Choice(), warm=warm
-                    )
+                    target = folder.run(run.name)
+                    run_recipe(run.recipe, target, progress=progress(), choice=choice or Choice(), warm=warm)
                     folder.set_failure(run, None)
-                except (
-                    Incomplete
-                ) as error:  # the model's other runs would have the same workers; the next gets new ones
+                except Incomplete as error:  # the model's other runs would have the same workers
                     warm.close()
                     incomplete[run.name] = " ".join(str(error).split())
                     tell(f"{titles[run.name]} incomplete: {incomplete[run.name]}")
@@ -56,9 +53,9 @@ def run_study(
                     folder.set_failure(run, line)
                     tell(f"{titles[run.name]} failed: {line}")
             if missing:
-                write_page(study, folder, progress())
+                write_page(folder, progress())
         if not (out / PAGE).is_file():
-            write_page(study, folder, progress())
+            write_page(folder, progress())
     return incomplete
 
 
@@ -67,7 +64,7 @@ def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:
 
     What is on the hub is checked when its turn comes.
     """
-    folder, models, datasets = StudyFolder(out), set(), set()
+    folder, models, datasets = StudyFolder(out, study), set(), set()
     for run in study.runs:
         if run_state(folder, run).state == DONE:
             continue  # its files may be gone since

@@ -43,9 +43,7 @@ class StudyFolder:
     """A study's folder, and what it remembers."""
 
     path: Path
-    name: str = ""
-    runs: list[str] = field(default_factory=list)
-    """The names of all runs."""
+    study: Study
     failed: dict[str, dict[str, str]] = field(default_factory=dict)
     """Why a run failed (`line`), and of which options (`key`)."""
     written: dict[str, str] = field(default_factory=dict)
@@ -58,7 +56,8 @@ class StudyFolder:
     def save(self) -> None:
         """Writes study.json, whole."""
         command = shlex.join(["anchorscope", "study", "report", "--out", str(self.path)])
-        content = {"name": self.name, "runs": self.runs, "failed": self.failed, "command": command}
+        runs = [run.name for run in self.study.runs]
+        content = {"name": self.study.name, "runs": runs, "failed": self.failed, "command": command}
         with replacing(self.path / STUDY_MARKER) as half_made:
             half_made.write_text(sealed_text(self.path, content, [FILE]), encoding="utf-8")
 
@@ -68,21 +67,14 @@ class StudyFolder:
         self.failed |= {run.name: {"key": run.key, "line": line}} if line is not None else {}
         self.save()
 
-    def write_study(self, study: Study, source: Path) -> None:
-        """Keeps the study's file; one that was edited in its place stays as it is, one that is in the way moves."""
-        file, text = self.path / FILE, study.to_toml()
-        if not (file.exists() and source.exists() and os.path.samefile(file, source)):
-            if file.exists() and sha256(file) != self.written.get(FILE):
-                move_aside(file)
-            with replacing(file) as half_made:
-                half_made.write_text(text, encoding="utf-8")
-        self.name, self.runs = study.name, [run.name for run in study.runs]
-        self.save()
-
 
 @contextlib.contextmanager
 def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
-    """The folder, ready and locked; one that holds anything but a study is refused."""
+    """The folder, ready and locked; one that holds anything but a study is refused.
+
+    It keeps the study's file; one that was edited in its place stays as it is, one that is in the way moves.
+    """
+    file = path / FILE
 
     def refuse() -> None:
         if not (path / STUDY_MARKER).is_file():  # a user's files beside a study's are left alone
@@ -90,19 +82,24 @@ def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
 
     with open_locked(path, refuse):
         with writable(path):
-            folder = read_folder(path)
+            folder = read_folder(path, study)
             make_folder(path / RUNS)
-            folder.write_study(study, source)
+            if not (file.exists() and source.exists() and os.path.samefile(file, source)):
+                if file.exists() and sha256(file) != folder.written.get(FILE):
+                    move_aside(file)
+                with replacing(file) as half_made:
+                    half_made.write_text(study.to_toml(), encoding="utf-8")
+            folder.save()
         yield folder
 
 
-def read_folder(path: Path) -> StudyFolder:
+def read_folder(path: Path, study: Study) -> StudyFolder:
     """What a study's folder remembers; nothing where it is new."""
     try:
         record = read_sealed(path / STUDY_MARKER)
-        return StudyFolder(path, *(record[name] for name in ("name", "runs", "failed", "sha256")))
+        return StudyFolder(path, study, record["failed"], record["sha256"])
     except (FileNotFoundError, NotADirectoryError):
-        return StudyFolder(path)
+        return StudyFolder(path, study)
     except (OSError, ValueError, KeyError):
         raise UserError(
             f"{str(path / STUDY_MARKER)!r} is damaged. Its runs are whole in themselves: move it away, and the same "
@@ -162,7 +159,7 @@ class Status:
 
 def status_of(study: Study, path: Path) -> Status:
     """The states of all runs of a study in its folder, which need not be there yet."""
-    folder = read_folder(path)
+    folder = read_folder(path, study)
     return Status(study.name, str(path), is_locked(path), tuple(run_state(folder, run) for run in study.runs))
 
 
@@ -211,11 +208,11 @@ def report_study(study: Study, source: Path, out: Path, progress: Progress) -> P
     if not status_of(study, out).count(DONE):
         raise UserError(f"No run of the study in {str(out)!r} is done yet; run it with: {_command(out)}")
     with open_study(out, study, source) as folder:
-        write_page(study, folder, progress)
+        write_page(folder, progress)
     return out / PAGE
 
 
-def write_page(study: Study, folder: StudyFolder, progress: Progress) -> None:
+def write_page(folder: StudyFolder, progress: Progress) -> None:
     """The comparison of what is done so far, if anything is: of several models the first run each, of one all runs."""
     from anchorscope.comparing.compare import NamedRun, write_folder  # only here: `study status` is to be quick
     from anchorscope.comparing.rules import REFUSABLE
@@ -224,7 +221,7 @@ def write_page(study: Study, folder: StudyFolder, progress: Progress) -> None:
     finished: dict[str, FinishedRun] = {}
     states: dict[str, tuple[str, str]] = {}
     models: dict[str, list[str]] = {}
-    for run in status_of(study, folder.path).runs:
+    for run in status_of(folder.study, folder.path).runs:
         states[run.name] = run.state, run.error or ""
         if run.state == DONE:
             try:
@@ -243,7 +240,7 @@ def write_page(study: Study, folder: StudyFolder, progress: Progress) -> None:
         REFUSABLE,
         _command(folder.path),
         progress,
-        study=study.name,
+        study=folder.study.name,
         other_runs=tuple((name, *state) for name, state in states.items() if name not in shown.values()),
         pages={
             name: f"../{RUNS}/{name}/report.html"
