@@ -115,15 +115,12 @@ class Check:
     """One claim, its measure and its sentences."""
 
     claim: str
-    """Its name in observations.json."""
     topic: str
     clause: str
     """The claim, with both forms of what differs: "the curve {recovers|does not recover}"."""
     measure: Measure
     unit: str = "points"
     standing: Standing = "description"
-    of_parts: bool = False
-    """Whether it is asked only of a run that has parts of the evidence."""
     rule: str | None = None
     """The assignment rule under which it is asked; None where no rule matters."""
     scope: str = "dataset"
@@ -190,8 +187,8 @@ def _check(topic: str, clause: str, unit: str, **options: Any) -> Callable[[Meas
     return register
 
 
-_control = partial(_check, unit="ratio", standing="control", of_parts=True)
-_tested = partial(_check, unit=EVIDENCE, standing="tested", of_parts=True)
+_control = partial(_check, unit="ratio", standing="control")
+_tested = partial(_check, unit=EVIDENCE, standing="tested")
 _of_probe = partial(_check, unit="AUC")
 _of_curve = partial(_check, unit="points", rule="plain", scope="curve")
 
@@ -203,7 +200,7 @@ def read(findings: Findings) -> list[Reading]:
         (check, subject, measured)
         for dataset in findings.datasets
         for check in CHECKS
-        if has_parts or not check.of_parts
+        if has_parts or check.standing != "tested"
         for subject in [Subject(findings, dataset, check.rule)]
         if (measured := check.measure(subject)) is not None
     ]
@@ -279,9 +276,7 @@ _RATIOS = {
 """Controls that should take little of the evidence, beside what the key words take."""
 
 for _claim, (_cut, _topic, _clause) in _RATIOS.items():
-    CHECKS.append(
-        Check(_claim, _topic, _clause, partial(_beside_knockout, cut=_cut), "ratio", "control", of_parts=True)
-    )
+    CHECKS.append(Check(_claim, _topic, _clause, partial(_beside_knockout, cut=_cut), "ratio", "control"))
 
 
 @_control(

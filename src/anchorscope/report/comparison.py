@@ -89,9 +89,7 @@ class Compared:
     """In order of their panels; `model` is a name that no other run here has."""
     flags: tuple[Difference, ...] = ()
     command: str = ""
-    """The command that repeats it."""
     same_weights: bool = False
-    """Whether all runs have the same model."""
     study: str = ""
     """The title of a study; a comparison is named after its runs."""
     other_runs: tuple[tuple[str, str, str], ...] = ()

@@ -76,7 +76,6 @@ class DetectionContext:
     setting: str
     """Runs, seeds and seconds in a few words."""
     command: str
-    """What repeats it."""
     bundles: Mapping[str, str] = field(default_factory=dict)
     """Detectors that were saved, each with its folder."""
     warnings: tuple[str, ...] = ()

@@ -65,7 +65,6 @@ class Findings:
     facts: Mapping[str, str]
     """What was run, in display order."""
     command: str
-    """The command that repeats the run."""
     random_weights: bool = False
     """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""
     experiments: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_SCHEMA))

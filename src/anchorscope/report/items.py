@@ -18,6 +18,7 @@ from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.evidence.measured import delta_p, probability
 from anchorscope.report.findings import Findings, band_numbers, select, summary_of
 from anchorscope.report.palette import display_name
+from anchorscope.report.reading import finite
 
 Floats = NDArray[np.floating]
 MOST_ITEMS = 20_000
@@ -152,6 +153,8 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
     items = list(chosen.iter_rows(named=True))
     texts = [_clip(item["question"], _LONGEST_TEXT) for item in items]
     accepted = [list(item["answers"] or ()) for item in items]
+    # A mean of log-probabilities is a geometric mean of probabilities.
+    confidence = [math.nan if item.get("confidence_mean") is None else item["confidence_mean"] for item in items]
     measured = [terms.get((item["dataset"], item["item_id"]), (None, None)) for item in items]
     first = effects.drop_nulls("score").unique("row", keep="first", maintain_order=True)
     scores = dict(first.select("row", pl.col("score").cast(pl.Float64)).iter_rows())
@@ -169,9 +172,9 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
         "relation": [item.get("relation") or "" for item in items],
         "status": [item["status"] for item in items],
         "truth": [item["truthful"] for item in items],
-        "confidence": [_percent_of_log(item.get("confidence_mean")) for item in items],
+        "confidence": [finite(100 * math.exp(mean), 1) for mean in confidence],
         "layer": [layers[row] for row in rows],
-        "score": [_round(scores[row] * 100, 1) if row in scores else None for row in rows],
+        "score": [finite(scores[row] * 100, 1) if row in scores else None for row in rows],
         "lost": [lost for lost, _ in measured],
         "had": [had for _, had in measured],
         "effects": [_effect_columns(part, rows) for part in effects.partition_by(_NAMES, maintain_order=True)],
@@ -187,21 +190,20 @@ def _evidence_terms(findings: Findings) -> dict[tuple[str, str], tuple[float | N
         if band := band_numbers(findings, dataset):
             means = (pl.col(name).list.gather(band).list.mean() for name in ("lost", "had"))
             for item, lost, had in rows.select("item_id", *means).iter_rows():
-                terms[dataset, item] = _round(lost, 3), _round(had, 3)
+                terms[dataset, item] = finite(lost, 3), finite(had, 3)
     return terms
 
 
 def _effect_columns(effects: pl.DataFrame, rows: Sequence[int]) -> Mapping[str, Any]:
     """What an intervention did to the items at l*: ΔP, runs that flip, and runs."""
-    name = effects["intervention"][0]
-    by_row = {row: numbers for row, *numbers in effects.select("row", "delta_p_reference", "flips").iter_rows()}
-    pairs = [by_row.get(row, (None, None)) for row in rows]
+    name, by_row = effects["intervention"][0], effects.rows_by_key("row", named=True, unique=True)
+    shown = [by_row.get(row, {}) for row in rows]
     return {
         "name": name,
         "title": intervention_label(name),
         "control": name in CONTROLS,
-        "delta": [_round(delta, 1) for delta, _ in pairs],
-        "flips": [flips for _, flips in pairs],
+        "delta": [finite(effect.get("delta_p_reference"), 1) for effect in shown],
+        "flips": [effect.get("flips") for effect in shown],
         "runs": effects["runs"].max() or 0,
     }
 
@@ -219,13 +221,3 @@ def _marks(text: str, words: Sequence[Sequence[int]]) -> list[int]:
 def _clip(text: str | None, longest: int) -> str:
     text = text or ""
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _percent_of_log(value: float | None) -> float | None:
-    """A mean of log-probabilities is a geometric mean of probabilities."""
-    return None if value is None or not math.isfinite(value) else _round(100 * math.exp(value), 1)
-
-
-def _round(value: float | None, digits: int) -> float | None:
-    """JSON has no NaN."""
-    return None if value is None or not math.isfinite(value) else round(value, digits)

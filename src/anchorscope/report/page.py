@@ -74,10 +74,8 @@ class Section:
     """One part of a page."""
 
     slug: str
-    """Its address within the page."""
     title: str
     text: tuple[str, ...] = ()
-    """One paragraph each."""
     tables: Tables = ()
     figures: tuple[SectionFigure, ...] = ()
     answer: str = ""
@@ -86,7 +84,6 @@ class Section:
     docs: str = ""
     """The page of the docs that says how it is computed."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Name → what there is to say of it."""
     more: tuple["Section", ...] = ()
     """Folded parts at its end."""
     live: str = ""
@@ -94,7 +91,6 @@ class Section:
     parts: tuple["Section", ...] = ()
     """Open parts, after its own content."""
     code: str = ""
-    """Something to copy."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Name → address of another page in the same folder."""
 
@@ -113,12 +109,10 @@ class SectionsPage:
     card: "AnswerCard"
     """The answer, above everything else."""
     lead: Sequence[str]
-    """Sentences after the card."""
     sections: Sequence[Section]
     figures: tuple[SectionFigure, ...] = ()
     """Charts of the first screen, beside the card's picture."""
     short_title: str = ""
-    """Of the browser's tab."""
 
 
 def write_sections_page(page: SectionsPage, out: Path, name: str, data: Mapping[str, Any] | None = None) -> None:

@@ -37,6 +37,7 @@ from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.progress import Progress
 from anchorscope.report.findings import Findings, Where, datasets_in, row_estimate, select
 from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, QUIET_INK, DatasetStyle, dataset_styles, display_name
+from anchorscope.report.reading import finite
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
@@ -128,10 +129,10 @@ def note_curve(
 
 
 def _rounded(value: float | None) -> float | None:
-    """To six digits; JSON has no NaN."""
-    if value is None or not math.isfinite(value):
+    """To six digits, for JSON."""
+    if (number := finite(value)) is None:
         return None
-    return int(value) if float(value).is_integer() else float(f"{value:.6g}")
+    return int(number) if float(number).is_integer() else float(f"{number:.6g}")
 
 
 def write_figure(figure: Figure, target: Path | BinaryIO, kind: str) -> None:
@@ -307,7 +308,6 @@ class Forest:
     lines: Mapping[str, str]
     """Value → its words at the left, from the top."""
     label: str = ""
-    """Of the axis."""
     title: str = ""
     width: float = 3.1
     where: Where = field(default_factory=dict)
@@ -315,15 +315,12 @@ class Forest:
     by: str = "group"
     """The column by whose values the marks on a line are told apart."""
     marks: Mapping[str, Look] = field(default_factory=lambda: GROUP_MARKS)
-    """Value → its style."""
     offset: float = 0.34
     """Between two marks of a line."""
     null: float | None = 0.0
-    """Where nothing happens."""
     set_apart: Collection[str] = ()
     """Lines that stand below a dashed one, such as controls."""
     finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
-    """Draws what only this figure has."""
 
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         """The lines with their marks, and a faint line that leads from each label to its marks."""
@@ -376,7 +373,6 @@ class Series:
     """One line, or its points, or a level across the panel."""
 
     where: Where
-    """Its rows."""
     style: Look
     label: str = ""
     """In the legend, and beside its numbers on the page; empty for neither."""
@@ -403,7 +399,6 @@ class Lines:
     null: float | None = 0.0
     empty: str = "too few items"
     finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
-    """Draws what only this figure has."""
 
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         """All series that have rows."""
@@ -471,7 +466,6 @@ class ChartSpec:
     """What an experiment draws, whatever the run."""
 
     name: str
-    """Of its files in figures/."""
     title: str
     """Stands after the model's name."""
     alt: str
@@ -492,13 +486,11 @@ class ChartSpec:
     by: str = "dataset"
     """The column whose values have a row of panels each; empty where all rows are drawn in the same panels."""
     dataset_words: Callable[[str], str] = display_name
-    """A dataset in titles."""
     marks_reference: bool = False
     """Whether l* is marked at the foot of the panels."""
     labels: float | Callable[[pl.DataFrame], float] = 0.0
     """Room left of the first panel for long names, in inches."""
     gap: float = 0.5
-    """Between panels, in inches."""
     legend_columns: int = 3
     more_handles: Callable[[pl.DataFrame, DatasetStyle], Sequence[Artist]] | None = None
     """Legend entries besides those of the panels."""

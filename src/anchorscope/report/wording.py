@@ -98,9 +98,7 @@ class Table:
     """A table of text."""
 
     head: tuple[str, ...]
-    """Column titles."""
     rows: tuple[tuple[str, ...], ...]
-    """Cells, row by row."""
     text_columns: int = 1
     """The first columns that are words, set to the left; the others are numbers."""
 
