@@ -41,40 +41,8 @@ from anchorscope.report.reading import finite
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
-STYLE: dict[str, object] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
-    "font.size": 9.0,
-    "axes.titlesize": 10.0,
-    "axes.titley": 1.0,  # where it goes anyway; left open, every drawing measures all ticks to find that out
-    "axes.labelsize": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#444444",
-    "axes.linewidth": 0.8,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "xtick.labelsize": 8.5,
-    "ytick.labelsize": 8.5,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "lines.linewidth": 1.8,
-    "lines.solid_capstyle": "round",
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "legend.handlelength": 2.8,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "text.parse_math": False,  # names are other people's text: a "$" in one must stay a "$"
-    "axes.unicode_minus": True,
-    "svg.fonttype": "none",  # text stays text: searchable, and small
-    "svg.hashsalt": "anchorscope",
-    "pdf.fonttype": 42,  # real fonts in the PDF; many journals refuse type 3
-}
-
+STYLE = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("figure.mplstyle"), use_default_template=False))
+"""How every figure looks, for page, print and notebook."""
 # A date or a version in a file would make two equal runs differ.
 _METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": None},

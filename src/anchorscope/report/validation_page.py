@@ -17,23 +17,6 @@ from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled
 from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, save_all
 from anchorscope.report.wording import NOTHING, Table, count, estimate, number, shown
 
-RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
-    **dict.fromkeys(("experiment", "rule_or_variant", "truth", "quantity"), pl.String),
-    **dict.fromkeys(("value", "ci_low", "ci_high"), pl.Float64),
-    "n": pl.Int64,
-    "method": pl.String,
-}
-"""Columns of recovery.csv; `truth` is all, true or false."""
-WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {
-    "world": pl.String,
-    "items": pl.Int64,
-    **dict.fromkeys(("quantity", "part"), pl.String),
-    **dict.fromkeys(("value", "ci_low", "ci_high"), pl.Float64),
-    "replicas": pl.Int64,
-    "passes": pl.Boolean,
-    "method": pl.String,
-}
-"""Columns of worlds.csv. Rows whose quantity is `truth` describe a world; they have no number of items."""
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9467bd", "#8c564b")
 _PARTS = ("together", "question", "answer", "either")
 _HOW_TO_READ = (

@@ -14,6 +14,7 @@ import polars as pl
 import torch
 from scipy.special import stdtrit
 
+from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.evidence_parts.need import Share
 from anchorscope.evidence_parts.parts import (
     CUT,
@@ -26,7 +27,6 @@ from anchorscope.evidence_parts.parts import (
 )
 from anchorscope.evidence_parts.principal import default_directions, principal_states
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.validation_page import WORLDS_SCHEMA
 from anchorscope.report.wording import count, listing, number
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import LEVEL, Estimate
