@@ -49,8 +49,8 @@ from anchorscope.report.panel_figure import (
     Lines,
     Place,
     Series,
+    catalogued_sections,
     empty_panel,
-    experiment_charts,
     layer_axis,
     mark_reference,
     note_curve,
@@ -375,7 +375,7 @@ PROBE_AUC = ChartSpec(
 
 def figures_of(findings: Findings) -> list[ExperimentFigure]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
-    specs = (EVIDENCE_PARTS, PROBE_AUC, *experiment_charts())
+    specs = [EVIDENCE_PARTS, PROBE_AUC, *(chart for section in catalogued_sections() for chart in section.charts)]
     return [
         delta_p_chart(findings),
         delta_p_chart(findings, "corrected"),

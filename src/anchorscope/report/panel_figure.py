@@ -547,7 +547,12 @@ class ExperimentFigure:
         )
         every: list[Axes] = []
         for axes_row, row in zip(axes_rows, rows, strict=True):
-            every += [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
+            for axes, place in zip(axes_row, row, strict=False):
+                panel = panels[place.column if len(panels) > 1 else 0]
+                panel.draw(axes, select(self.data, **{chart.by: place.dataset}) if chart.by else self.data, place)
+                title = (chart.dataset_words(place.dataset), panel.title)
+                axes.set_title(": ".join(filter(None, title)), fontsize=9)
+                every.append(axes)
             for axes in axes_row[len(row) :]:
                 axes.set_axis_off()
         if chart.share:  # one scale for panels that are there to be compared
@@ -563,22 +568,12 @@ class ExperimentFigure:
         """Which dataset and panel stands where; datasets with one panel each stand side by side."""
         colours = dataset_styles(self.datasets)
         layers = self.reference_layers if self.chart.marks_reference else {}
-        about = [
-            (dataset, colours[dataset], self.n_layers, tuple(layers.get(dataset, ()))) for dataset in self.datasets
-        ]
-        if n_panels == 1:
-            across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
-            rows = [about[first : first + across] for first in range(0, len(about), across)]
-            return [[Place(*whose, column) for column, whose in enumerate(row)] for row in rows]
-        return [[Place(*whose, column) for column in range(n_panels)] for whose in about]
-
-    def _draw_one(self, axes: Axes, panels: Sequence[Panel], place: Place) -> Axes:
-        panel, by = panels[place.column if len(panels) > 1 else 0], self.chart.by
-        rows = select(self.data, **{by: place.dataset}) if by else self.data
-        panel.draw(axes, rows, place)
-        dataset = self.chart.dataset_words(place.dataset)
-        axes.set_title(": ".join(filter(None, (dataset, panel.title))), fontsize=9)
-        return axes
+        about = [(name, colours[name], self.n_layers, tuple(layers.get(name, ()))) for name in self.datasets]
+        if n_panels > 1:
+            return [[Place(*whose, column) for column in range(n_panels)] for whose in about]
+        across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
+        rows = [about[first : first + across] for first in range(0, len(about), across)]
+        return [[Place(*whose, column) for column, whose in enumerate(row)] for row in rows]
 
     def _handles(self, panels: Sequence[Panel]) -> list[Artist]:
         """The legend's entries of all panels, each label once."""
@@ -611,8 +606,3 @@ def catalogued_sections() -> list[Any]:
     own = [getattr(import_module(home.partition(":")[0]), home.partition(":")[2]) for home in homes]
     plugins = [load(plugin) for plugin in plugins_of("experiments").values() if problem(plugin) is None]
     return [*own, *(experiment.section for experiment in plugins if experiment.section is not None)]
-
-
-def experiment_charts() -> list[ChartSpec]:
-    """The figures of all experiments of the catalogue."""
-    return [chart for section in catalogued_sections() for chart in section.charts]

@@ -27,7 +27,7 @@ from anchorscope.planted import planted_model_folder
 from anchorscope.planted.items import PlantedItem, json_lines, planted_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.report.validation_page import worlds_section, write_validation
+from anchorscope.validation.page import worlds_section, write_validation
 from anchorscope.validation.recovery import MAIN_WAYS, Items, read_items, read_scores, recovery_table, sentences
 from anchorscope.validation.world_marks import SIZES, run_worlds, worlds_sentences, worlds_summary, worlds_table
 from anchorscope.validation.worlds import WORLDS

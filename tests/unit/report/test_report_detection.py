@@ -95,7 +95,9 @@ def test_a_permuted_label_control_without_an_interval_fails_nothing(tmp_path):
     results = DetectionResults(tmp_path)
     ends = [pl.lit(math.nan).alias("low"), pl.lit(math.nan).alias("high")]  # a single permutation has none
     results.controls = results.controls.with_columns(ends)
-    assert {reading.claim: reading.verdict for reading in read_detection(results, {})}["permuted_labels"] == "inconclusive"
+    assert {reading.claim: reading.verdict for reading in read_detection(results, {})}[
+        "permuted_labels"
+    ] == "inconclusive"
 
 
 def test_a_control_is_never_recommended(tmp_path):
