@@ -28,7 +28,7 @@ from anchorscope.report.findings import (
 from anchorscope.report.palette import PART_COLOURS, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, finite
 from anchorscope.report.verdicts import Verdict, has_interval
-from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number, spanned
+from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number
 from anchorscope.stats.estimate import Estimate
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
@@ -190,7 +190,8 @@ def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: 
     shares = [share for name in datasets if (share := share_at(findings, name, intervention, part)) is not None]
     if len(shares) == 1 and part == TOGETHER:
         return _with_interval(shares[0])
-    return spanned((_on_scale(share.value) for share in shares), as_percent) or MISSING
+    percents = [as_percent(_on_scale(value)) for value in sorted(share.value for share in shares)]
+    return " to ".join(dict.fromkeys((percents[0], percents[-1]))) if percents else MISSING
 
 
 def _no_answer(findings: Findings) -> str:

@@ -137,8 +137,7 @@ def chart_rows(findings: Findings, rule: str) -> pl.DataFrame:
 
 def drawable(findings: Findings) -> pl.DataFrame:
     """The rows of the headline site and position that have a value and at least one item."""
-    here = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    return findings.curves.filter(here & pl.col("delta_p").is_finite() & (pl.col("n") > 0))
+    return findings.at_headline(findings.curves).filter(pl.col("delta_p").is_finite() & (pl.col("n") > 0))
 
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
@@ -391,12 +390,12 @@ def figure_named(
         if dataset not in findings.datasets:
             raise unknown("dataset", dataset, findings.datasets)
     chosen = tuple(dataset for dataset in findings.datasets if not datasets or dataset in datasets)
-    rules = {chart_name(rule): rule for rule in RULES}
+    findings, rules = replace(findings, datasets=chosen), {chart_name(rule): rule for rule in RULES}
     if name in rules:
-        return delta_p_chart(replace(findings, datasets=chosen), rules[name], size)
+        return delta_p_chart(findings, rules[name], size)
     if size:
         raise UserError(f"Only {', '.join(rules)} take a size; {name!r} was asked for. Leave the size out.")
-    displays = {display.name: display for display in figures_of(replace(findings, datasets=chosen))}
-    if name not in displays:
-        raise unknown("figure", name, sorted({*displays, *rules}))
-    return displays[name]
+    figures = {figure.name: figure for figure in figures_of(findings)}
+    if name not in figures:
+        raise unknown("figure", name, sorted({*figures, *rules}))
+    return figures[name]

@@ -285,13 +285,14 @@ def read_across(runs: Sequence[Findings]) -> list[Reading]:
     datasets = [name for name in trained[0].datasets if all(name in run.datasets for run in trained)]
     readings = []
     for name in QUANTITIES:
-        by_dataset = {dataset: _values(trained, name, dataset) for dataset in datasets}
+        numbers: dict[str | None, list[Estimate]] = {dataset: _values(trained, name, dataset) for dataset in datasets}
         if len(datasets) > 1:
-            measured = [values for values in by_dataset.values() if values]
-            means = [mean_of(values) for values in zip(*measured, strict=True)]
-            readings.append(_change_reading(trained, name, None, means, key=True))
-        for dataset, values in by_dataset.items():
-            readings.append(_change_reading(trained, name, dataset, values, key=len(datasets) == 1))
+            measured = [values for values in numbers.values() if values]
+            numbers = {None: [mean_of(values) for values in zip(*measured, strict=True)], **numbers}
+        first = next(iter(numbers), None)
+        readings += [
+            _change_reading(trained, name, dataset, values, dataset == first) for dataset, values in numbers.items()
+        ]
     return readings
 
 

@@ -238,9 +238,9 @@ def _contest(detector: str, other: str, gain: Estimate | None, p: float, correct
     statement = f"the AUROC of {detector} is higher than that of {other}"
     if gain is None:
         return _reading(claim, topic, statement, f"not measured here: {absent}", None, "not measured", "tested")
-    numbers = f"{signed(gain)}; corrected p {p_value_cell(corrected)}"
-    if (detector, other) in _PAPER:
-        numbers += f"; the paper reports +{number(_PAPER[detector, other], DIGITS)}"
+    reported = _PAPER.get((detector, other))
+    paper = f"; the paper reports +{number(reported, DIGITS)}" if reported else ""
+    numbers = f"{signed(gain)}; corrected p {p_value_cell(corrected)}{paper}"
     verdict = above_zero(gain, corrected, NEGLIGIBLE_AUROC)
     return _reading(claim, topic, statement, numbers, gain, verdict, "tested", p_value=p, p_corrected=corrected)
 

@@ -193,12 +193,6 @@ def nested_auc(
     return first_estimate(select(findings.probe_scores, dataset=dataset, kind=kind, **where), "auc")
 
 
-def headline_layer(findings: Findings, dataset: str) -> int | None:
-    """The middle one of the folds' reference layers: where a single layer must stand for all folds."""
-    layers = findings.reference_layers.get(dataset, ())
-    return median_low(layers) if layers else None
-
-
 def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
     here = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
@@ -345,8 +339,10 @@ def band_numbers(findings: Findings, dataset: str) -> list[int]:
 
 def share_layer(findings: Findings, dataset: str) -> int | None:
     """The middle layer of the band; of a run without one the middle one of the reference layers."""
-    band = band_numbers(findings, dataset)
-    return band[len(band) // 2] if band else headline_layer(findings, dataset)
+    band, layers = band_numbers(findings, dataset), findings.reference_layers.get(dataset, ())
+    if not band:
+        return median_low(layers) if layers else None
+    return band[len(band) // 2]
 
 
 def evidence_rows(findings: Findings, dataset: str, quantity: str, **columns: Wanted) -> pl.DataFrame:

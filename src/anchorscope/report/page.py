@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values", "hash_state", "controls", "items")
 """Light and dark, the bar of contents, wide tables by keyboard, the numbers of figures; then a run's table of items."""
-STYLES = ("chart", "items", "print")
-"""Style sheets beside the page's own."""
 
 FIGURES = "figure-values"
 """The data of a page that holds the numbers of its figures, by name."""
@@ -130,7 +128,8 @@ def write_sections_page(page: SectionsPage, out: Path, name: str, data: Mapping[
         """Written last, when it is known which figures the page shows."""
         return {name: embedded_json(value) for name, value in {**(data or {}), FIGURES: values}.items()}
 
-    frame = {"policy": content_policy(script), "script": Markup(script), "styles": Markup(joined_styles())}
+    styles = Markup("\n".join(_text(f"{name}.css") for name in ("chart", "items", "print")))
+    frame = {"policy": content_policy(script), "script": Markup(script), "styles": styles}
     for kind in ("html", "md"):
         template = _environment(kind == "html").get_template(f"sections.{kind}.j2")
         text = template.render(page=page, card=page.card, **frame, figure=figure, data=page_data)
@@ -146,11 +145,6 @@ def joined_script() -> str:
     """The scripts as one, closed against everything else on the page."""
     parts = "\n".join(_text(f"{name}.js") for name in SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
-
-
-def joined_styles() -> str:
-    """The style sheets that lie beside the scripts."""
-    return "\n".join(_text(f"{name}.css") for name in STYLES)
 
 
 def content_policy(script: str) -> str:

@@ -3,7 +3,7 @@ Tables of such words stand here too.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.verdicts import has_interval
@@ -82,15 +82,6 @@ def layer_names(layers: Sequence[int]) -> str:
 def listing(names: Sequence[str]) -> str:
     """a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def spanned(values: Iterable[float], shown: Callable[[float], str]) -> str:
-    """The smallest to the largest value, or the one; empty where there is none."""
-    found = sorted(value for value in values if value == value)
-    if not found:
-        return ""
-    first, last = shown(found[0]), shown(found[-1])
-    return first if first == last else f"{first} to {last}"
 
 
 @dataclass(frozen=True)
