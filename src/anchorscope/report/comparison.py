@@ -39,10 +39,8 @@ from anchorscope.report.verdicts import (
     TWO_SIZES,
     WORST_FIRST,
     Verdict,
-    excludes_zero,
     has_interval,
     inside,
-    one_direction,
 )
 from anchorscope.report.wording import NOTHING, Table, capitalised, count, estimate, listing, number, parameters_text
 from anchorscope.stats import curves as shape
@@ -314,8 +312,12 @@ def _change_reading(
         digits, scale, sign = (1, 1.0, "") if in_points else (0, 100.0, "%")
         change = difference_of(values[-1], values[0])
         back = -1 if change.value >= 0 else 1
-        turned = any(excludes_zero(difference_of(after, before), back) for before, after in pairwise(values))
-        verdict = one_direction(change, turned, MIN_TROUGH if in_points else NEGLIGIBLE_SHARE)
+        steps = [difference_of(after, before) for before, after in pairwise(values)]
+        turned = any(step.ci_low > 0 if back > 0 else step.ci_high < 0 for step in steps)
+        limit = MIN_TROUGH if in_points else NEGLIGIBLE_SHARE
+        verdict = "yes" if change.ci_low > 0 or change.ci_high < 0 else "inconclusive"
+        if turned or (change.ci_low > -limit and change.ci_high < limit):
+            verdict = "no"
         pairs = zip(runs, values, strict=True)
         shown = ", ".join(f"{number(scale * value.value, digits)}{sign} for {run.model}" for run, value in pairs)
         numbers = f"change {estimate(change, digits, scale, sign)}: {shown}"
