@@ -341,8 +341,8 @@ def _auc_rows(findings: Findings) -> pl.DataFrame:
     cuts = pl.concat_list("intervention", "kind").is_in([[cut, kind] for cut, kind, *_ in _CUTS])
     lines = cuts & (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
     levels = pl.col("kind").is_in(list(BASELINES)) & pl.col("layer").is_null()
-    known = pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite()
-    rows = findings.probe_scores.filter(known & ((lines & pl.col("layer").is_not_null()) | levels))
+    finite = pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite()
+    rows = findings.probe_scores.filter(finite & ((lines & pl.col("layer").is_not_null()) | levels))
     return rows.select(_AUC_COLUMNS).sort("dataset", "intervention", "kind", "layer", maintain_order=True)
 
 

@@ -133,8 +133,8 @@ class Check:
 
     def form(self, verdict: Verdict) -> str:
         """The clause as it is said where it holds, or where it does not."""
-        place = 2 if verdict == "no" else 1
-        return re.sub(r"\{(.*?)\|(.*?)\}", lambda forms: forms.group(place), self.clause)
+        form = 2 if verdict == "no" else 1
+        return re.sub(r"\{(.*?)\|(.*?)\}", lambda forms: forms.group(form), self.clause)
 
     def reading(self, subject: Subject, measured: Measured, p_corrected: float | None) -> Reading:
         """The check applied to a run; `p_corrected` is that of a tested one."""

@@ -195,8 +195,8 @@ def nested_auc(
 
 def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
-    here = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
-    return effects.lazy().filter(here).collect()
+    fits = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
+    return effects.lazy().filter(fits).collect()
 
 
 # Rows of experiments.csv, for the experiments' sections
@@ -208,10 +208,10 @@ _ASPECT = r"_(difference|within_truth|within_folds|permuted)$"
 
 def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
     """Rows of one experiment at the headline place that have a value; all of its quantities where none is named."""
-    here = pl.lit(True)
+    fits = pl.lit(True)
     for column, value in (("site", findings.site), ("position", findings.position)):
-        here &= pl.col(column).is_null() | (pl.col(column) == value)
-    wanted = here & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
+        fits &= pl.col(column).is_null() | (pl.col(column) == value)
+    wanted = fits & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
     if quantities:
         wanted &= pl.col("quantity").is_in(list(quantities))
     return with_aspects(findings.experiments.filter(wanted & pl.col("value").is_finite()))
@@ -229,8 +229,8 @@ def with_aspects(table: pl.DataFrame) -> pl.DataFrame:
 
 def interventions(findings: Findings) -> pl.DataFrame:
     """Rows of the summary at the headline place that belong to an intervention and have a value."""
-    known = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
-    return with_aspects(findings.at_headline(findings.summary).filter(known & pl.col("intervention").is_not_null()))
+    fits = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
+    return with_aspects(findings.at_headline(findings.summary).filter(fits & pl.col("intervention").is_not_null()))
 
 
 def rules_in(table: pl.DataFrame) -> list[str]:
@@ -316,8 +316,8 @@ def why_silent(findings: Findings, dataset: str) -> str | None:
     probe, permuted = (first_estimate(select(areas, group=name)) for name in (PROBE, PERMUTED))
     if probe is None or not probe.ci_low > max(0.5, permuted.value if permuted else 0.5):
         return "the probe reads truth no better than one of permuted labels"
-    shares = [found for part in PARTS if (found := share_at(findings, dataset, part=part)) is not None]
-    if any(not _LOWEST <= found.value <= _HIGHEST or found.ci_high - found.ci_low > WIDEST_SHARE for found in shares):
+    shares = [share for part in PARTS if (share := share_at(findings, dataset, part=part)) is not None]
+    if any(not _LOWEST <= share.value <= _HIGHEST or share.ci_high - share.ci_low > WIDEST_SHARE for share in shares):
         return "there is too little evidence to divide"
     return None
 
@@ -358,8 +358,8 @@ def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
     """
     rows = evidence_rows(findings, dataset, "auc").iter_rows(named=True)
     readers = {row["group"] or "": row_estimate(row) for row in rows}
-    known = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence")}
-    for name, area in known.items():
+    nested = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence")}
+    for name, area in nested.items():
         if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
             readers[name] = area
     return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}

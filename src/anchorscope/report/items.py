@@ -71,10 +71,10 @@ def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
     label = table["truthful"].fill_null(False).to_numpy()
     delta = delta_p(before.T, after.T, label).T
     layer = table["reference_layer"].cast(pl.Int64).fill_null(-1).to_numpy()
-    known, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
+    has_layer, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
     floor = table["dataset"].replace_strict(noise, default=0.0, return_dtype=pl.Float64).to_numpy()
     moved = after[at_layer] - before[at_layer]
-    flipped = ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(moved) > floor) & known
+    flipped = ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(moved) > floor) & has_layer
     rows, starts, runs = np.unique(table["row"].to_numpy(), return_index=True, return_counts=True)
 
     def mean(values: Floats) -> Floats:
@@ -84,11 +84,11 @@ def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
 
     numbers = {
         "row": rows.astype(np.int64),
-        "score": np.where(known, probability(before[at_layer]), np.nan)[starts],
+        "score": np.where(has_layer, probability(before[at_layer]), np.nan)[starts],
         "n_cut": mean(table["n_cut"].to_numpy().astype(np.float64)),
         "runs": runs.astype(np.int64),
         "flips": np.add.reduceat(flipped.astype(np.int64), starts),
-        "delta_p_reference": mean(np.where(known, delta[at_layer], np.nan)),
+        "delta_p_reference": mean(np.where(has_layer, delta[at_layer], np.nan)),
         "delta_p": mean(delta),
         "log_odds_before": before[starts],
         "log_odds_after": mean(after),
@@ -211,8 +211,8 @@ def _effect_columns(effects: pl.DataFrame, rows: Sequence[int]) -> Mapping[str, 
 def _marks(text: str, words: Sequence[Sequence[int]]) -> list[int]:
     """Start and end of every key word as the browser counts: a character beyond the basic plane is two."""
 
-    def utf16(place: int) -> int:
-        return len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
+    def utf16(end: int) -> int:
+        return len(text[:end].encode("utf-16-le", "surrogatepass")) // 2
 
     inside = [(start, min(stop, len(text))) for start, stop in words]
     return [utf16(end) for start, stop in inside if start < stop for end in (start, stop)]

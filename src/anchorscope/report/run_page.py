@@ -320,4 +320,4 @@ def bibtex(findings: Findings) -> str:
 def _version(findings: Findings) -> str:
     """Of anchorscope, from the list of versions."""
     versions = findings.facts.get("versions", "").split(", ")
-    return next((one.split(" ", 1)[1] for one in versions if one.startswith("anchorscope ")), "")
+    return next((text.split(" ", 1)[1] for text in versions if text.startswith("anchorscope ")), "")

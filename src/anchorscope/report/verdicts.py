@@ -118,10 +118,10 @@ def gained(estimate: Estimate | None, negligible: float = NEGLIGIBLE_AUROC) -> V
     return "no" if estimate.ci_high < negligible else "inconclusive"
 
 
-def p_from_interval(found: Estimate) -> float:
+def p_from_interval(estimate: Estimate) -> float:
     """The two-sided p-value for zero of a normal estimate with this interval; NaN without an interval."""
-    spread = (found.ci_high - found.ci_low) / _IN_AN_INTERVAL
-    return 2 * NormalDist().cdf(-abs(found.value) / spread) if spread > 0 else math.nan
+    spread = (estimate.ci_high - estimate.ci_low) / _IN_AN_INTERVAL
+    return 2 * NormalDist().cdf(-abs(estimate.value) / spread) if spread > 0 else math.nan
 
 
 def inside(estimate: Estimate, over: float, under: float) -> Verdict:
