@@ -13,7 +13,7 @@ from anchorscope.models.loading import read_facts
 from anchorscope.models.sources import is_hub_id
 from anchorscope.pipeline import run_recipe
 from anchorscope.prepare import ask, resolve
-from anchorscope.progress import Progress, Silent
+from anchorscope.progress import Progress
 from anchorscope.study.grid import Study
 from anchorscope.study.study_folder import DONE, PAGE, StudyFolder, open_study, run_state, write_page
 
@@ -22,16 +22,16 @@ def run_study(
     study: Study,
     source: Path,
     out: Path,
-    tell: Callable[[str], None] = lambda _: None,
-    progress: Callable[[], Progress] = Silent,
-    choice: Choice | None = None,
+    tell: Callable[[str], None],
+    progress: Callable[[], Progress],
+    choice: Choice,
 ) -> dict[str, str]:
     """Runs what is missing of a study into a folder, and writes the page after every model.
 
     `source` is the study's file, `tell` takes a line, `progress` makes a listener for every run, `choice` says who runs
     the models. Returns the runs that ended for want of workers, each with the line that says so.
     """
-    check_study(study, out, choice is not None and choice.kind == "ray")
+    check_study(study, out, choice.kind == "ray")
     incomplete: dict[str, str] = {}
     with open_study(out, study, source) as folder, closing(WarmModels()) as warm:
         titles = {run.name: f"[{number}/{len(study.runs)}] {run.name}" for number, run in enumerate(study.runs, 1)}
@@ -41,7 +41,7 @@ def run_study(
                 tell(f"{titles[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
                 try:
                     target = folder.run(run.name)
-                    run_recipe(run.recipe, target, progress=progress(), choice=choice or Choice(), warm=warm)
+                    run_recipe(run.recipe, target, progress=progress(), choice=choice, warm=warm)
                     folder.set_failure(run, None)
                 except Incomplete as error:  # the model's other runs would have the same workers
                     warm.close()
