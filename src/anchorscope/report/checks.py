@@ -246,7 +246,7 @@ def share_beyond_random(subject: Subject) -> Measured:
 def _beside_knockout(subject: Subject, cut: str, least: float | None = None) -> Measured | None:
     """What a control takes, over what the key words take: less than a quarter, or at least `least`."""
     floor = evidence_rows(subject.findings, subject.dataset, "floor")
-    control = first_estimate(floor) if cut == "floor" else subject.share(cut)
+    control = (first_estimate(floor) if cut == "floor" else None) or subject.share(cut)
     if control is None:
         return None
     ratio = size_ratio(control, subject.share())

@@ -339,16 +339,16 @@ def band_numbers(findings: Findings, dataset: str) -> list[int]:
 
 def share_layer(findings: Findings, dataset: str) -> int | None:
     """The middle layer of the band; of a run without one the middle one of the reference layers."""
-    band, layers = band_numbers(findings, dataset), findings.reference_layers.get(dataset, ())
-    if not band:
-        return median_low(layers) if layers else None
-    return band[len(band) // 2]
+    layers = band_numbers(findings, dataset)
+    if layers:
+        return layers[len(layers) // 2]
+    return median_low(findings.reference_layers[dataset]) if findings.reference_layers.get(dataset) else None
 
 
-def evidence_rows(findings: Findings, dataset: str, quantity: str, **columns: Wanted) -> pl.DataFrame:
+def evidence_rows(findings: Findings, dataset: str, quantity: str) -> pl.DataFrame:
     """The rows of evidence_tests.csv for a quantity that have a value, in file order."""
     tests = findings.at_headline(findings.evidence_tests).filter(pl.col("value").is_finite())
-    return select(tests, dataset=dataset, quantity=quantity, **columns)
+    return select(tests, dataset=dataset, quantity=quantity)
 
 
 def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:

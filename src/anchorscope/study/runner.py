@@ -19,12 +19,7 @@ from anchorscope.study.study_folder import DONE, PAGE, StudyFolder, open_study, 
 
 
 def run_study(
-    study: Study,
-    source: Path,
-    out: Path,
-    tell: Callable[[str], None],
-    progress: Callable[[], Progress],
-    choice: Choice,
+    study: Study, source: Path, out: Path, tell: Callable[[str], None], progress: Callable[[], Progress], choice: Choice
 ) -> dict[str, str]:
     """Runs what is missing of a study into a folder, and writes the page after every model.
 
