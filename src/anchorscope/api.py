@@ -36,7 +36,7 @@ from anchorscope.options import split_list
 from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, about, make_recipe, named_folder
-from anchorscope.report.answer_card import card_html
+from anchorscope.report.page import fragment
 from anchorscope.screen import showing
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
@@ -66,7 +66,7 @@ class Run(FinishedRun):
         super().__init__(finished.path, finished.manifest, finished.recipe)
 
     def _repr_html_(self) -> str:
-        return card_html(self.card)
+        return fragment("card", {"card": self.card})
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, model={self.manifest['model']['name']!r})"

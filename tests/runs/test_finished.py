@@ -20,8 +20,7 @@ from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
-from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
-from anchorscope.report.shares import has_shares
+from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings, has_shares
 from anchorscope.stats.estimate import percentile_interval
 from whole_runs import SmallRun
 

@@ -6,9 +6,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.progress import Silent
-from anchorscope.report import comparison, detection, run_page, validation_page
+from anchorscope.report import comparison, detection, run_page
 from anchorscope.report.findings import Findings
+from anchorscope.validation import page as validation_page
 from compared_runs import model_findings
 from detection_synthetic import World, write_world
 from report_further_synthetic import recovery
@@ -73,7 +75,7 @@ def _detection(folder: Path) -> Path:
 
 
 def _validation(folder: Path) -> Path:
-    worlds = validation_page.worlds_section(pl.DataFrame(schema=validation_page.WORLDS_SCHEMA), {})
+    worlds = validation_page.worlds_section(pl.DataFrame(schema=WORLDS_SCHEMA), {})
     validation_page.write_validation(folder, ("A headline.",), recovery(), worlds, {"items": "400"}, "", Silent())
     return folder / "validation.html"
 

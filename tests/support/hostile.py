@@ -511,7 +511,8 @@ def replay(stage: Stage, folder: Path, name: str, seed: int) -> int:
 def build_stage(folder: Path) -> Stage:
     """Imports all that commands import, so that no child has to, and builds the stage in a child."""
     import anchorscope
-    from anchorscope.report import comparison, detection, run_page, validation_page
+    from anchorscope.report import comparison, detection, run_page
+    from anchorscope.validation import page as validation_page
 
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
         if not module.name.startswith(("anchorscope.adapters.", "anchorscope.bench.")):

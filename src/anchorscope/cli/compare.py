@@ -157,7 +157,7 @@ def report_study(study: _File = None, out: _Out = None, quiet: Quiet = False, as
     planned, source, folder = _open_study(study, out)
 
     with loading("polars", quiet):
-        from anchorscope.study.page import report_study
+        from anchorscope.study.study_folder import report_study
 
     page = report_study(planned, source, folder, listener(quiet))
     if as_json:

@@ -80,9 +80,10 @@ def compare(
     paths, folder = [Path(getattr(run, "path", run)) for run in runs], Path(out)
     labels = [name.strip() for name in (names.split(",") if isinstance(names, str) else names)]
     named = open_runs(paths, labels, one_is_enough=claims)
-    options = {"--names": ",".join(labels), "--allow": ",".join(sorted(allowed))}
-    words = [word for name, value in options.items() if value for word in (name, value)]
-    words = ["anchorscope", "compare", *map(str, paths), "--out", str(out), *words, *["--claims"] * claims]
+    words = ["anchorscope", "compare", *map(str, paths), "--out", str(out)]
+    words += ["--names", ",".join(labels)] if labels else []
+    words += ["--allow", ",".join(sorted(allowed))] if allowed else []
+    words += ["--claims"] if claims else []
     write_folder(folder, named, allowed, shlex.join(words), progress or Silent(), claims)
     return Comparison(folder)
 

@@ -15,7 +15,7 @@ from anchorscope.experiments import section
 from anchorscope.report.charts import CURVE_COLUMNS, POINTS_NOTE, drawable
 from anchorscope.report.findings import Findings, find, interventions, present, rules_in, select
 from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED, RULES
-from anchorscope.report.panel_figure import GROUP_MARKS, ChartSpec, Forest, Lines, Series
+from anchorscope.report.panel_figure import ChartSpec, Forest, Lines, Series
 from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, SMALL_RATIO, above, all_of, below, between, size_ratio
 from anchorscope.report.wording import count, percent, points
 from anchorscope.stats.estimate import Estimate
@@ -78,9 +78,7 @@ def _forest_rows(findings: Findings) -> pl.DataFrame:
 def _forests(data: pl.DataFrame) -> list[Forest]:
     lines = {name: intervention_label(name) for name in present(data, "intervention", tuple(INTERVENTIONS))}
     return [
-        Forest(
-            "intervention", lines, GROUP_MARKS, "ΔP at l*", RULES[rule], 3.3, {"assignment": rule}, set_apart=CONTROLS
-        )
+        Forest("intervention", lines, "ΔP at l*", RULES[rule], 3.3, {"assignment": rule}, set_apart=CONTROLS)
         for rule in rules_in(data)
     ]
 

@@ -2,7 +2,7 @@
 
 Every word comes from the run's readings and tables, so the card can't say more than they do. The page, the terminal, a
 notebook, `anchorscope view` and answer.json show the same card. Shares are quoted only of datasets that have enough
-evidence to divide (`shares.why_silent`).
+evidence to divide (`findings.why_silent`).
 """
 
 import math
@@ -11,13 +11,24 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from anchorscope.report.findings import Findings, auc_of, find, nested_auc, select, statistics
-from anchorscope.report.page import fragment
+from anchorscope.report.findings import (
+    NEEDS_QUESTION,
+    PARTS,
+    TOGETHER,
+    Findings,
+    auc_of,
+    find,
+    nested_auc,
+    select,
+    share_at,
+    share_layer,
+    statistics,
+    why_silent,
+)
 from anchorscope.report.palette import PART_COLOURS, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, finite
-from anchorscope.report.shares import NEEDS_QUESTION, PARTS, TOGETHER, share_at, share_layer, why_silent
 from anchorscope.report.verdicts import Verdict, has_interval
-from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number, spanned
+from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number
 from anchorscope.stats.estimate import Estimate
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
@@ -73,16 +84,6 @@ class Bar:
         first, *rest = (f"{as_percent(share)}{{}} {SHORT_NAMES[part]}" for part, share in self.parts.items())
         return ", ".join([first.format(ends.replace("-", "−")), *(text.format("") for text in rest)])
 
-    @property
-    def segments(self) -> list[dict[str, Any]]:
-        """The parts as they are drawn: a part below zero has no width."""
-        whole = sum(max(0.0, share) for share in self.parts.values())
-        return [
-            {"name": part, "colour": PART_COLOURS[part], "width": 100 * share / whole, "text": as_percent(share)}
-            for part, share in self.parts.items()
-            if share > 0
-        ]
-
 
 SHORT_NAMES = {"together": "together", "question": "question alone", "answer": "answer alone", "either": "either"}
 """The parts in a legend."""
@@ -110,11 +111,6 @@ class AnswerCard:
     def record(self) -> dict[str, Any]:
         """As answer.json holds it."""
         return asdict(self)
-
-
-def card_html(card: AnswerCard) -> str:
-    """The card as a piece of HTML with its own style."""
-    return fragment("card", {"card": card})
 
 
 def answer_card(findings: Findings, readings: Sequence[Reading]) -> AnswerCard:
@@ -194,7 +190,8 @@ def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: 
     shares = [share for name in datasets if (share := share_at(findings, name, intervention, part)) is not None]
     if len(shares) == 1 and part == TOGETHER:
         return _with_interval(shares[0])
-    return spanned((_on_scale(share.value) for share in shares), as_percent) or MISSING
+    percents = [as_percent(_on_scale(value)) for value in sorted(share.value for share in shares)]
+    return " to ".join(dict.fromkeys((percents[0], percents[-1]))) if percents else MISSING
 
 
 def _no_answer(findings: Findings) -> str:

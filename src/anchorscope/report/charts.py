@@ -18,7 +18,7 @@ cut. The random control shows what cutting anything would do.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,16 +30,7 @@ from matplotlib.patches import Patch
 
 from anchorscope.artefacts.schema import BAND
 from anchorscope.errors import UserError, unknown
-from anchorscope.report.canvas import (
-    empty_panel,
-    layer_axis,
-    mark_reference,
-    note_curve,
-    reference_handle,
-    reserve_mark_space,
-    zero_line,
-)
-from anchorscope.report.findings import Findings, select
+from anchorscope.report.findings import NEEDS_QUESTION, PARTS, Findings, band_numbers, has_shares, select
 from anchorscope.report.palette import (
     BASELINES,
     CONTROL_GREY,
@@ -49,12 +40,23 @@ from anchorscope.report.palette import (
     PART_COLOURS,
     PART_HATCHES,
     RULES,
-    DatasetStyle,
     dataset_styles,
     display_name,
 )
-from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Lines, Place, Series, experiment_charts
-from anchorscope.report.shares import NEEDS_QUESTION, PARTS, band_numbers, has_shares
+from anchorscope.report.panel_figure import (
+    ChartSpec,
+    ExperimentFigure,
+    Lines,
+    Place,
+    Series,
+    catalogued_sections,
+    empty_panel,
+    layer_axis,
+    mark_reference,
+    note_curve,
+    reference_handle,
+    reserve_mark_space,
+)
 from anchorscope.report.verdicts import WIDEST_SHARE
 from anchorscope.stats.curves import FEWEST_GROUPS
 
@@ -135,8 +137,7 @@ def chart_rows(findings: Findings, rule: str) -> pl.DataFrame:
 
 def drawable(findings: Findings) -> pl.DataFrame:
     """The rows of the headline site and position that have a value and at least one item."""
-    here = (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
-    return findings.curves.filter(here & pl.col("delta_p").is_finite() & (pl.col("n") > 0))
+    return findings.at_headline(findings.curves).filter(pl.col("delta_p").is_finite() & (pl.col("n") > 0))
 
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
@@ -243,8 +244,9 @@ def _part_look(part: str) -> dict[str, Any]:
     return {"facecolor": PART_COLOURS[part], "hatch": PART_HATCHES[part], "edgecolor": "white"}
 
 
-def _part_handles() -> list[Artist]:
-    return [Patch(label=words, **_part_look(part)) for part, words in PARTS.items()]
+def _part_handles(*_: object) -> list[Artist]:
+    lines = [Line2D([], [], color=INK, linestyle=dash, label=words) for dash, words in _NEEDS_LINES.values()]
+    return [*(Patch(label=words, **_part_look(part)) for part, words in PARTS.items()), *lines]
 
 
 def _part_rows(findings: Findings) -> pl.DataFrame:
@@ -260,42 +262,26 @@ def _part_rows(findings: Findings) -> pl.DataFrame:
     return rows.with_columns(pl.Series("in_band", in_band, dtype=pl.Boolean))
 
 
-@dataclass(frozen=True)
-class StackedParts:
-    """The parts over layers."""
-
-    width: float = 4.35
-    title: str = ""
-
-    def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-        """The parts above each other, the band at the foot, and the two lines."""
-        shares = np.stack([shares_of_layers(rows, "knockout", part, place.n_layers) for part in PARTS])
-        shares[:, np.isnan(shares).any(axis=0)] = np.nan
-        layers = np.arange(place.n_layers)
-        up, down = np.zeros(place.n_layers), np.zeros(place.n_layers)
-        for part, values in zip(PARTS, shares, strict=True):
-            for base, signed in ((up, np.maximum(values, 0.0)), (down, np.minimum(values, 0.0))):
-                axes.fill_between(layers, base, base + signed, linewidth=0.4, **_part_look(part))
-                base += np.nan_to_num(signed)
-            note_curve(axes, PARTS[part], PART_COLOURS[part], layers.tolist(), values.tolist())
-        for cut, (dash, words) in _NEEDS_LINES.items():
-            values = shares_of_layers(rows, cut, NEEDS_QUESTION, place.n_layers)
-            axes.plot(layers, values, color=INK, linestyle=dash, linewidth=1.3)
-            note_curve(axes, words, INK, layers.tolist(), values.tolist())
-        for layer in rows.filter("in_band")["layer"].unique():
-            axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0.5)
-        if np.isnan(shares).all():
-            empty_panel(axes, "too little evidence to divide")
-        zero_line(axes)
-        layer_axis(axes, place.n_layers)
-        axes.set_ylim(LOWEST, HIGHEST)
-        if place.column == 0:
-            axes.set_ylabel("share of the evidence")
-
-    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
-        """Parts, then lines."""
-        lines = [Line2D([], [], color=INK, linestyle=dash, label=words) for dash, words in _NEEDS_LINES.values()]
-        return [*_part_handles(), *lines]
+def _draw_parts(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
+    """The parts above each other, the band at the foot, and the two lines."""
+    shares = np.stack([shares_of_layers(rows, "knockout", part, place.n_layers) for part in PARTS])
+    shares[:, np.isnan(shares).any(axis=0)] = np.nan
+    layers = np.arange(place.n_layers)
+    up, down = np.zeros(place.n_layers), np.zeros(place.n_layers)
+    for part, values in zip(PARTS, shares, strict=True):
+        for base, signed in ((up, np.maximum(values, 0.0)), (down, np.minimum(values, 0.0))):
+            axes.fill_between(layers, base, base + signed, linewidth=0.4, **_part_look(part))
+            base += np.nan_to_num(signed)
+        note_curve(axes, PARTS[part], PART_COLOURS[part], layers.tolist(), values.tolist())
+    for cut, (dash, words) in _NEEDS_LINES.items():
+        values = shares_of_layers(rows, cut, NEEDS_QUESTION, place.n_layers)
+        axes.plot(layers, values, color=INK, linestyle=dash, linewidth=1.3)
+        note_curve(axes, words, INK, layers.tolist(), values.tolist())
+    for layer in rows.filter("in_band")["layer"].unique():
+        axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0.5)
+    if np.isnan(shares).all():
+        empty_panel(axes, "too little evidence to divide")
+    axes.set_ylim(LOWEST, HIGHEST)
 
 
 def shares_of_layers(rows: pl.DataFrame, cut: str, part: str, n_layers: int) -> np.ndarray:
@@ -316,10 +302,11 @@ EVIDENCE_PARTS = ChartSpec(
     "Shares of the probe's evidence for the truth. Strip at the foot: the layers of the band, whose AUC is within one "
     "standard error of the best. Intervals are in the tables.",
     _part_rows,
-    lambda _: [StackedParts()],
+    lambda _: [Lines((), "share of the evidence", finish=_draw_parts)],
     height=3.1,
     side_by_side=2,
     legend_columns=2,
+    more_handles=_part_handles,
     made=has_shares,
 )
 
@@ -354,8 +341,8 @@ def _auc_rows(findings: Findings) -> pl.DataFrame:
     cuts = pl.concat_list("intervention", "kind").is_in([[cut, kind] for cut, kind, *_ in _CUTS])
     lines = cuts & (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
     levels = pl.col("kind").is_in(list(BASELINES)) & pl.col("layer").is_null()
-    known = pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite()
-    rows = findings.probe_scores.filter(known & ((lines & pl.col("layer").is_not_null()) | levels))
+    finite = pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite()
+    rows = findings.probe_scores.filter(finite & ((lines & pl.col("layer").is_not_null()) | levels))
     return rows.select(_AUC_COLUMNS).sort("dataset", "intervention", "kind", "layer", maintain_order=True)
 
 
@@ -387,7 +374,7 @@ PROBE_AUC = ChartSpec(
 
 def figures_of(findings: Findings) -> list[ExperimentFigure]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
-    specs = (EVIDENCE_PARTS, PROBE_AUC, *experiment_charts())
+    specs = [EVIDENCE_PARTS, PROBE_AUC, *(chart for section in catalogued_sections() for chart in section.charts)]
     return [
         delta_p_chart(findings),
         delta_p_chart(findings, "corrected"),
@@ -403,12 +390,12 @@ def figure_named(
         if dataset not in findings.datasets:
             raise unknown("dataset", dataset, findings.datasets)
     chosen = tuple(dataset for dataset in findings.datasets if not datasets or dataset in datasets)
-    rules = {chart_name(rule): rule for rule in RULES}
+    findings, rules = replace(findings, datasets=chosen), {chart_name(rule): rule for rule in RULES}
     if name in rules:
-        return delta_p_chart(replace(findings, datasets=chosen), rules[name], size)
+        return delta_p_chart(findings, rules[name], size)
     if size:
         raise UserError(f"Only {', '.join(rules)} take a size; {name!r} was asked for. Leave the size out.")
-    displays = {display.name: display for display in figures_of(replace(findings, datasets=chosen))}
-    if name not in displays:
-        raise unknown("figure", name, sorted({*displays, *rules}))
-    return displays[name]
+    figures = {figure.name: figure for figure in figures_of(findings)}
+    if name not in figures:
+        raise unknown("figure", name, sorted({*figures, *rules}))
+    return figures[name]

@@ -22,8 +22,28 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.report import shares, verdicts
-from anchorscope.report.findings import Findings, RunCurves, auc_of, nested_auc, summary_of
+from anchorscope.report import verdicts
+from anchorscope.report.findings import (
+    NEEDS_QUESTION,
+    PROBE,
+    TOGETHER,
+    Findings,
+    auc_of,
+    band_layers,
+    evidence_rows,
+    find,
+    first_estimate,
+    first_row,
+    has_shares,
+    nested_auc,
+    row_estimate,
+    sampled_curve,
+    share_at,
+    share_layer,
+    summary_of,
+    truth_readers,
+    why_silent,
+)
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, Standing
 from anchorscope.report.verdicts import Verdict, above, below, between, difference, gained, size_ratio
@@ -49,8 +69,6 @@ class Subject:
     findings: Findings
     dataset: str
     assignment: str | None
-    curves: RunCurves
-    """The chart's curves, under the paper's rule."""
 
     def summary(
         self, quantity: str, intervention: str | None = "knockout", group: str | None = None
@@ -63,14 +81,14 @@ class Subject:
             return replace(value, ci_low=math.nan, ci_high=math.nan)
         return value
 
-    def share(self, intervention: str = "knockout", part: str = shares.NEEDS_QUESTION) -> Estimate | None:
+    def share(self, intervention: str = "knockout", part: str = NEEDS_QUESTION) -> Estimate | None:
         """A share of the evidence over the band."""
-        return shares.share_at(self.findings, self.dataset, intervention, part)
+        return share_at(self.findings, self.dataset, intervention, part)
 
     @property
     def layer(self) -> int | None:
         """The middle layer of the band."""
-        return shares.share_layer(self.findings, self.dataset)
+        return share_layer(self.findings, self.dataset)
 
 
 @dataclass(frozen=True)
@@ -97,15 +115,12 @@ class Check:
     """One claim, its measure and its sentences."""
 
     claim: str
-    """Its name in observations.json."""
     topic: str
     clause: str
     """The claim, with both forms of what differs: "the curve {recovers|does not recover}"."""
     measure: Measure
     unit: str = "points"
     standing: Standing = "description"
-    of_parts: bool = False
-    """Whether it is asked only of a run that has parts of the evidence."""
     rule: str | None = None
     """The assignment rule under which it is asked; None where no rule matters."""
     scope: str = "dataset"
@@ -118,8 +133,8 @@ class Check:
 
     def form(self, verdict: Verdict) -> str:
         """The clause as it is said where it holds, or where it does not."""
-        place = 2 if verdict == "no" else 1
-        return re.sub(r"\{(.*?)\|(.*?)\}", lambda forms: forms.group(place), self.clause)
+        form = 2 if verdict == "no" else 1
+        return re.sub(r"\{(.*?)\|(.*?)\}", lambda forms: forms.group(form), self.clause)
 
     def reading(self, subject: Subject, measured: Measured, p_corrected: float | None) -> Reading:
         """The check applied to a run; `p_corrected` is that of a tested one."""
@@ -172,21 +187,21 @@ def _check(topic: str, clause: str, unit: str, **options: Any) -> Callable[[Meas
     return register
 
 
-_control = partial(_check, unit="ratio", standing="control", of_parts=True)
-_tested = partial(_check, unit=EVIDENCE, standing="tested", of_parts=True)
+_control = partial(_check, unit="ratio", standing="control")
+_tested = partial(_check, unit=EVIDENCE, standing="tested")
 _of_probe = partial(_check, unit="AUC")
 _of_curve = partial(_check, unit="points", rule="plain", scope="curve")
 
 
 def read(findings: Findings) -> list[Reading]:
     """All readings of a run, dataset by dataset."""
-    curves, has_shares = RunCurves(findings, "plain"), shares.has_shares(findings)
+    has_parts = has_shares(findings)
     results = [
         (check, subject, measured)
         for dataset in findings.datasets
         for check in CHECKS
-        if has_shares or not check.of_parts
-        for subject in [Subject(findings, dataset, check.rule, curves)]
+        if has_parts or check.standing != "tested"
+        for subject in [Subject(findings, dataset, check.rule)]
         if (measured := check.measure(subject)) is not None
     ]
     tested = [measured.p_value for check, _, measured in results if check.standing == "tested"]
@@ -208,27 +223,30 @@ def _p_words(p: float | None) -> str:
 @_tested("The match", "{part|hardly any} of the probe's evidence needs question and answer together")
 def needs_both(subject: Subject) -> Measured:
     """Tested by its interval, which is a normal one."""
-    share, dataset = subject.share(part=shares.TOGETHER), subject.dataset
-    if share is None or shares.why_silent(subject.findings, dataset) is not None:
+    share, dataset = subject.share(part=TOGETHER), subject.dataset
+    if share is None or why_silent(subject.findings, dataset) is not None:
         return Measured()
-    numbers = f"{estimate(share)} over layers {shares.band_layers(subject.findings, dataset)}"
+    numbers = f"{estimate(share)} over layers {band_layers(subject.findings, dataset)}"
     return Measured(share, numbers, layer=subject.layer, p_value=verdicts.p_from_interval(share))
 
 
 @_tested("More than any words", "the key words carry {more|no more} of it than random words do")
 def share_beyond_random(subject: Subject) -> Measured:
     """The difference of the two shares, as the run tested it."""
-    result = shares.result_of(subject.findings, subject.dataset, "above_random", shares.NEEDS_QUESTION)
-    if result is None or shares.why_silent(subject.findings, subject.dataset) is not None:
+    row = first_row(evidence_rows(subject.findings, subject.dataset, "above_random"), group=NEEDS_QUESTION)
+    if row is None or why_silent(subject.findings, subject.dataset) is not None:
         return Measured()
-    numbers = f"{estimate(result.estimate)} more; random words alone {estimate(subject.share('random'))}"
-    return Measured(result.estimate, numbers, layer=subject.layer, p_value=result.p_value)
+    more, p_value = row_estimate(row), row["p_value"]
+    if p_value is None or math.isnan(p_value):
+        p_value = verdicts.p_from_interval(more)
+    numbers = f"{estimate(more)} more; random words alone {estimate(subject.share('random'))}"
+    return Measured(more, numbers, layer=subject.layer, p_value=p_value)
 
 
 def _beside_knockout(subject: Subject, cut: str, least: float | None = None) -> Measured | None:
     """What a control takes, over what the key words take: less than a quarter, or at least `least`."""
-    floor = shares.result_of(subject.findings, subject.dataset, "floor") if cut == "floor" else None
-    control = floor.estimate if floor else subject.share(cut)
+    floor = evidence_rows(subject.findings, subject.dataset, "floor")
+    control = (first_estimate(floor) if cut == "floor" else None) or subject.share(cut)
     if control is None:
         return None
     ratio = size_ratio(control, subject.share())
@@ -258,9 +276,7 @@ _RATIOS = {
 """Controls that should take little of the evidence, beside what the key words take."""
 
 for _claim, (_cut, _topic, _clause) in _RATIOS.items():
-    CHECKS.append(
-        Check(_claim, _topic, _clause, partial(_beside_knockout, cut=_cut), "ratio", "control", of_parts=True)
-    )
+    CHECKS.append(Check(_claim, _topic, _clause, partial(_beside_knockout, cut=_cut), "ratio", "control"))
 
 
 @_control(
@@ -268,13 +284,13 @@ for _claim, (_cut, _topic, _clause) in _RATIOS.items():
 )
 def displacement_matched(subject: Subject) -> Measured | None:
     """How far the random cut moves the states, over how far the knockout does; medians, without an interval."""
-    results = shares.results_of(subject.findings, subject.dataset, "displacement")
-    moved = {result.intervention: result.estimate for result in results}
-    if not {"knockout", "random"} <= set(moved):
+    rows = evidence_rows(subject.findings, subject.dataset, "displacement")
+    key_words, random = (find(rows, intervention=cut) for cut in ("knockout", "random"))
+    if key_words is None or random is None:
         return None
-    ratio = moved["random"].value / moved["knockout"].value
-    measured = Estimate(ratio, math.nan, math.nan, moved["random"].n, "ratio of medians")
-    numbers = f"key words {number(moved['knockout'].value, 2)}, random words {number(moved['random'].value, 2)}"
+    ratio = random.value / key_words.value
+    measured = Estimate(ratio, math.nan, math.nan, random.n, "ratio of medians")
+    numbers = f"key words {number(key_words.value, 2)}, random words {number(random.value, 2)}"
     return Measured(measured, numbers, "yes" if ratio >= verdicts.MATCHED_DISPLACEMENT else "no", subject.layer)
 
 
@@ -306,8 +322,8 @@ def share_resample_holds(subject: Subject) -> Measured | None:
 )
 def auc_above_nulls(subject: Subject) -> Measured | None:
     """The probe beside the best probe that sees less; better than all of them needs all of them."""
-    readers = shares.truth_readers(subject.findings, subject.dataset)
-    probe = readers.pop(shares.PROBE, None)
+    readers = truth_readers(subject.findings, subject.dataset)
+    probe = readers.pop(PROBE, None)
     if probe is None or not readers:
         return None
     best = max(readers, key=lambda name: readers[name].value)
@@ -467,7 +483,7 @@ def noop(subject: Subject) -> Measured:
 )
 def a_flat(subject: Subject) -> Measured:
     """The farthest from zero."""
-    if (curve := subject.curves.a(subject.dataset)) is None:
+    if (curve := sampled_curve(subject.findings, subject.dataset, A_ANCHORED)) is None:
         return Measured()
     farthest = shape.range_within(curve)
     return Measured(farthest, f"farthest: {points(farthest)}", below(farthest, verdicts.STAYS_FLAT))
@@ -481,7 +497,7 @@ def a_flat(subject: Subject) -> Measured:
 )
 def trough_place(subject: Subject) -> Measured:
     """Where it is lowest."""
-    if (curve := subject.curves.q(subject.dataset)) is None:
+    if (curve := sampled_curve(subject.findings, subject.dataset, Q_ANCHORED)) is None:
         return Measured()
     lowest = shape.trough(curve)
     where = f"layer {estimate(lowest.layer, 0)}, {estimate(lowest.relative, 0, 100.0, '%')} of the depth"
@@ -498,7 +514,7 @@ def trough_place(subject: Subject) -> Measured:
 )
 def recovery(subject: Subject) -> Measured:
     """How far it rises again."""
-    if (curve := subject.curves.q(subject.dataset)) is None:
+    if (curve := sampled_curve(subject.findings, subject.dataset, Q_ANCHORED)) is None:
         return Measured()
     rise = shape.recovery(curve)
     return Measured(rise, f"rise from the lowest layer to the end: {points(rise)}", above(rise, verdicts.MIN_RECOVERY))

@@ -24,12 +24,11 @@ from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, part_bar, trust_in
 from anchorscope.report.charts import delta_p_of_runs
 from anchorscope.report.checks import read
-from anchorscope.report.findings import Findings, RunCurves, nested_auc
+from anchorscope.report.findings import NEEDS_QUESTION, Findings, nested_auc, sampled_curve, share_at, why_silent
 from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
-from anchorscope.report.palette import display_name
+from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
 from anchorscope.report.panel_figure import save_all
 from anchorscope.report.reading import EVIDENCE, Reading, readings_table, verdicts_table
-from anchorscope.report.shares import NEEDS_QUESTION, share_at, why_silent
 from anchorscope.report.verdicts import (
     MIDDLE_THIRD,
     MIN_RECOVERY,
@@ -40,10 +39,8 @@ from anchorscope.report.verdicts import (
     TWO_SIZES,
     WORST_FIRST,
     Verdict,
-    excludes_zero,
     has_interval,
     inside,
-    one_direction,
 )
 from anchorscope.report.wording import NOTHING, Table, capitalised, count, estimate, listing, number, parameters_text
 from anchorscope.stats import curves as shape
@@ -90,9 +87,7 @@ class Compared:
     """In order of their panels; `model` is a name that no other run here has."""
     flags: tuple[Difference, ...] = ()
     command: str = ""
-    """The command that repeats it."""
     same_weights: bool = False
-    """Whether all runs have the same model."""
     study: str = ""
     """The title of a study; a comparison is named after its runs."""
     other_runs: tuple[tuple[str, str, str], ...] = ()
@@ -151,36 +146,28 @@ _CLAIMS = (
 def comparison_card(
     compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading]
 ) -> AnswerCard:
-    """How much needs question and answer together, compared, and whether the controls allow to say so."""
+    """How much needs question and answer together, compared; the weakest run decides whether to trust it."""
+    trained, names = trained_runs(compared.runs), listing([run.model for run in compared.runs])
     share = next((check for check in across if check.key and check.claim == "across:share_together"), None)
     if share is not None and share.estimate is not None:
         sentence = f"{share.sentence}: {share.numbers.partition(': ')[2]}; change {share.value}."
+    elif trained:
+        sentence = " ".join(
+            f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in trained[:_MOST_SENTENCES]
+        )
     else:
-        sentence = _sentences_of_runs(compared, readings)
-    names = listing([run.model for run in compared.runs])
+        sentence = "All runs have random weights: every number here is noise."
+    trust = Trust("no", "random weights carry no evidence")
+    if trusts := [(run.model, trust_in(run, readings[run.model])) for run in trained]:
+        weakest, trust = min(trusts, key=lambda pair: ("no", "partly", "yes").index(pair[1].verdict))
+        trust = replace(trust, reason=f"{weakest}: {trust.reason}")
     bars = [
         replace(bar, label=f"{run.model}, {display_name(dataset)}")
         for run in compared.runs
         for dataset in run.datasets
         if (bar := part_bar(run, dataset)) is not None
     ]
-    return AnswerCard(names, sentence, _trust(compared, readings), bars=tuple(bars))
-
-
-def _sentences_of_runs(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> str:
-    """What the first runs say each."""
-    trained = trained_runs(compared.runs)[:_MOST_SENTENCES]
-    sentences = [f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in trained]
-    return " ".join(sentences) or "All runs have random weights: every number here is noise."
-
-
-def _trust(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Trust:
-    """The weakest of the runs decides."""
-    verdicts = {run.model: trust_in(run, readings[run.model]) for run in trained_runs(compared.runs)}
-    if not verdicts:
-        return Trust("no", "random weights carry no evidence")
-    weakest = min(verdicts, key=lambda name: ("no", "partly", "yes").index(verdicts[name].verdict))
-    return replace(verdicts[weakest], reason=f"{weakest}: {verdicts[weakest].reason}")
+    return AnswerCard(names, sentence, trust, bars=tuple(bars))
 
 
 def setting_words(compared: Compared) -> str:
@@ -259,7 +246,7 @@ def _share(run: Findings, dataset: str, part: str, intervention: str = "knockout
 
 
 def _lowest_delta_p(run: Findings, dataset: str) -> Estimate | None:
-    curve = RunCurves(run, "plain").q(dataset)
+    curve = sampled_curve(run, dataset, Q_ANCHORED)
     return None if curve is None else shape.trough(curve).depth
 
 
@@ -296,13 +283,14 @@ def read_across(runs: Sequence[Findings]) -> list[Reading]:
     datasets = [name for name in trained[0].datasets if all(name in run.datasets for run in trained)]
     readings = []
     for name in QUANTITIES:
-        by_dataset = {dataset: _values(trained, name, dataset) for dataset in datasets}
+        numbers: dict[str | None, list[Estimate]] = {dataset: _values(trained, name, dataset) for dataset in datasets}
         if len(datasets) > 1:
-            measured = [values for values in by_dataset.values() if values]
-            means = [mean_of(values) for values in zip(*measured, strict=True)]
-            readings.append(_change_reading(trained, name, None, means, key=True))
-        for dataset, values in by_dataset.items():
-            readings.append(_change_reading(trained, name, dataset, values, key=len(datasets) == 1))
+            measured = [values for values in numbers.values() if values]
+            numbers = {None: [mean_of(values) for values in zip(*measured, strict=True)], **numbers}
+        first = next(iter(numbers), None)
+        readings += [
+            _change_reading(trained, name, dataset, values, dataset == first) for dataset, values in numbers.items()
+        ]
     return readings
 
 
@@ -324,8 +312,12 @@ def _change_reading(
         digits, scale, sign = (1, 1.0, "") if in_points else (0, 100.0, "%")
         change = difference_of(values[-1], values[0])
         back = -1 if change.value >= 0 else 1
-        turned = any(excludes_zero(difference_of(after, before), back) for before, after in pairwise(values))
-        verdict = one_direction(change, turned, MIN_TROUGH if in_points else NEGLIGIBLE_SHARE)
+        steps = [difference_of(after, before) for before, after in pairwise(values)]
+        turned = any(step.ci_low > 0 if back > 0 else step.ci_high < 0 for step in steps)
+        limit = MIN_TROUGH if in_points else NEGLIGIBLE_SHARE
+        verdict = "yes" if change.ci_low > 0 or change.ci_high < 0 else "inconclusive"
+        if turned or (change.ci_low > -limit and change.ci_high < limit):
+            verdict = "no"
         pairs = zip(runs, values, strict=True)
         shown = ", ".join(f"{number(scale * value.value, digits)}{sign} for {run.model}" for run, value in pairs)
         numbers = f"change {estimate(change, digits, scale, sign)}: {shown}"
@@ -453,28 +445,30 @@ CLAIMS: dict[str, Claim] = {
 
 def check_claims(runs: Sequence[Findings]) -> list[Reading]:
     """Every claim under the paper's rule; runs with random weights have no say."""
-    curves = [RunCurves(run, "plain") for run in runs if not run.random_weights]
+    trained = [run for run in runs if not run.random_weights]
     models = ", ".join(run.model for run in runs)
-    return [_claim_reading(name, claim, curves, models) for name, claim in CLAIMS.items()]
+    return [_claim_reading(name, claim, trained, models) for name, claim in CLAIMS.items()]
 
 
-def _claim_numbers(claim: Claim, runs: Sequence[RunCurves]) -> Iterator[tuple[str, Estimate]]:
+def _claim_numbers(claim: Claim, runs: Sequence[Findings]) -> Iterator[tuple[str, Estimate]]:
     """The claim's number on every dataset of every run, with what it is of."""
     for run in runs:
-        curves = {name: (run.q(name), run.a(name)) for name in run.findings.datasets}
+        curves = {
+            name: (sampled_curve(run, name, Q_ANCHORED), sampled_curve(run, name, A_ANCHORED)) for name in run.datasets
+        }
         values = {name: claim.measure(q, a) for name, (q, a) in curves.items() if q is not None and a is not None}
         if claim.dataset is None:
-            yield from ((f"{display_name(name)}, {run.findings.model}", value) for name, value in values.items())
+            yield from ((f"{display_name(name)}, {run.model}", value) for name, value in values.items())
         elif set(PAPER) <= set(values):
             for other in (name for name in PAPER if name != claim.dataset):
                 gap = difference_of(values[claim.dataset], values[other])
-                yield f"against {display_name(other)}, {run.findings.model}", gap
+                yield f"against {display_name(other)}, {run.model}", gap
 
 
-def _claim_reading(name: str, claim: Claim, curves: Sequence[RunCurves], models: str) -> Reading:
+def _claim_reading(name: str, claim: Claim, runs: Sequence[Findings], models: str) -> Reading:
     judged = [
         (inside(value, claim.over, claim.under) if has_interval(value) else "inconclusive", whose, value)
-        for whose, value in _claim_numbers(claim, curves)
+        for whose, value in _claim_numbers(claim, runs)
     ]
     worst = min(judged, key=lambda part: WORST_FIRST.index(part[0]), default=None)
     verdict: Verdict = worst[0] if worst else "not measured"

@@ -29,7 +29,7 @@ from anchorscope.report.answer_card import AnswerCard, NextStep, Trust
 from anchorscope.report.findings import select
 from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
 from anchorscope.report.palette import INK, QUIET_INK, display_name
-from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Lines, Marks, Place, Series, save_all
+from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Lines, Place, Series, save_all
 from anchorscope.report.reading import Reading, Standing, readings_table
 from anchorscope.report.verdicts import (
     CALIBRATED,
@@ -76,7 +76,6 @@ class DetectionContext:
     setting: str
     """Runs, seeds and seconds in a few words."""
     command: str
-    """What repeats it."""
     bundles: Mapping[str, str] = field(default_factory=dict)
     """Detectors that were saved, each with its folder."""
     warnings: tuple[str, ...] = ()
@@ -92,25 +91,14 @@ def shown_dataset(name: str) -> str:
     return f"{display_name(prompted[1])} (prompt {prompted[2]})" if prompted else display_name(name)
 
 
-@dataclass(frozen=True)
 class DetectionResults:
-    """detectors.csv, differences.csv, detector_curves.csv and controls.csv of one folder."""
+    """The tables of one folder."""
 
-    detectors: pl.DataFrame
-    differences: pl.DataFrame
-    curves: pl.DataFrame
-    controls: pl.DataFrame
-
-    @classmethod
-    def read(cls, folder: Path) -> "DetectionResults":
-        """Read the tables."""
-        files = {
-            "detectors": DETECTOR_SCHEMA,
-            "differences": DETECTOR_DIFFERENCE_SCHEMA,
-            "detector_curves": DETECTOR_CURVE_SCHEMA,
-            "controls": DETECTOR_CONTROL_SCHEMA,
-        }
-        return cls(*(pl.read_csv(folder / f"{name}.csv", schema=schema) for name, schema in files.items()))
+    def __init__(self, folder: Path) -> None:
+        self.detectors = pl.read_csv(folder / "detectors.csv", schema=DETECTOR_SCHEMA)
+        self.differences = pl.read_csv(folder / "differences.csv", schema=DETECTOR_DIFFERENCE_SCHEMA)
+        self.curves = pl.read_csv(folder / "detector_curves.csv", schema=DETECTOR_CURVE_SCHEMA)
+        self.controls = pl.read_csv(folder / "controls.csv", schema=DETECTOR_CONTROL_SCHEMA)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -250,9 +238,9 @@ def _contest(detector: str, other: str, gain: Estimate | None, p: float, correct
     statement = f"the AUROC of {detector} is higher than that of {other}"
     if gain is None:
         return _reading(claim, topic, statement, f"not measured here: {absent}", None, "not measured", "tested")
-    numbers = f"{signed(gain)}; corrected p {p_value_cell(corrected)}"
-    if (detector, other) in _PAPER:
-        numbers += f"; the paper reports +{number(_PAPER[detector, other], DIGITS)}"
+    reported = _PAPER.get((detector, other))
+    paper = f"; the paper reports +{number(reported, DIGITS)}" if reported else ""
+    numbers = f"{signed(gain)}; corrected p {p_value_cell(corrected)}{paper}"
     verdict = above_zero(gain, corrected, NEGLIGIBLE_AUROC)
     return _reading(claim, topic, statement, numbers, gain, verdict, "tested", p_value=p, p_corrected=corrected)
 
@@ -338,12 +326,9 @@ def write_detection_report(
 
     Returns the sentence that the page begins with, and the detector that it recommends.
     """
-    results = DetectionResults.read(folder)
+    results = DetectionResults(folder)
     figures = detection_figures(results, context.model)
-    listener = progress or Silent()
-    listener.start("figures", len(figures))
-    save_all(figures, folder, listener)
-    listener.finish()
+    save_all(figures, folder, progress or Silent())
     readings = read_detection(results, context.left_out, context.model)
     write_json(folder / "observations.json", [check.record() for check in readings])
     card = detection_card(results, readings, context)
@@ -477,9 +462,8 @@ def detection_figures(results: DetectionResults, model: str) -> list[ExperimentF
     for chart in CHARTS:
         data = chart.rows(results)
         if data.height:
-            first = [test for _, test in results.cells["same"]]
-            names = tuple(dict.fromkeys((*(name for name in first if name in set(data["dataset"])), *data["dataset"])))
-            figures.append(ExperimentFigure(data, (str(chart.note),), chart, model, 0, names, {}))
+            names = tuple(data["dataset"].unique(maintain_order=True))
+            figures.append(ExperimentFigure(data, (chart.note,), chart, model, 0, names))
     return figures
 
 
@@ -509,8 +493,8 @@ def _auroc_rows(results: DetectionResults) -> pl.DataFrame:
 
 _SIZE = {"markersize": 4.2, "linewidth": 1.3, "markeredgewidth": 1.0}
 _AUROC_MARKS = {
-    "detector": ("detector", _SIZE | {"color": INK, "marker": "o"}),
-    "baseline": ("baseline", _SIZE | {"color": QUIET_INK, "marker": "s", "markerfacecolor": "white"}),
+    "detector": _SIZE | {"color": INK, "marker": "o"},
+    "baseline": _SIZE | {"color": QUIET_INK, "marker": "s", "markerfacecolor": "white"},
 }
 
 
@@ -521,9 +505,11 @@ def _auroc_panels(data: pl.DataFrame) -> list[Forest]:
         Forest(
             "line",
             lines,
-            Marks("kind", _AUROC_MARKS, 0.0),
             f"AUROC, n = {max(data['n']):,}",
             width=4.2 if data["dataset"].n_unique() == 1 else 2.6,
+            by="kind",
+            marks=_AUROC_MARKS,
+            offset=0.0,
             null=0.5,
             set_apart=set(select(data, kind="baseline")["line"]),
             finish=_draw_guide,

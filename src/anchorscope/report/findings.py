@@ -9,7 +9,6 @@ the page. Nothing is filled in: a row that is not there is None.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from statistics import median_low
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.artefacts.schema import (
+    BAND,
     EFFECT_SCHEMA,
     EVIDENCE_ITEM_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
@@ -27,7 +27,9 @@ from anchorscope.artefacts.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
-from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, RULES
+from anchorscope.report.palette import RULES
+from anchorscope.report.verdicts import WIDEST_SHARE
+from anchorscope.report.wording import count
 from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
 from anchorscope.stats.estimate import Estimate
 
@@ -63,7 +65,6 @@ class Findings:
     facts: Mapping[str, str]
     """What was run, in display order."""
     command: str
-    """The command that repeats the run."""
     random_weights: bool = False
     """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""
     experiments: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_SCHEMA))
@@ -192,16 +193,10 @@ def nested_auc(
     return first_estimate(select(findings.probe_scores, dataset=dataset, kind=kind, **where), "auc")
 
 
-def headline_layer(findings: Findings, dataset: str) -> int | None:
-    """The middle one of the folds' reference layers: where a single layer must stand for all folds."""
-    layers = findings.reference_layers.get(dataset, ())
-    return median_low(layers) if layers else None
-
-
 def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
-    here = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
-    return effects.lazy().filter(here).collect()
+    fits = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
+    return effects.lazy().filter(fits).collect()
 
 
 # Rows of experiments.csv, for the experiments' sections
@@ -213,10 +208,10 @@ _ASPECT = r"_(difference|within_truth|within_folds|permuted)$"
 
 def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.DataFrame:
     """Rows of one experiment at the headline place that have a value; all of its quantities where none is named."""
-    here = pl.lit(True)
+    fits = pl.lit(True)
     for column, value in (("site", findings.site), ("position", findings.position)):
-        here &= pl.col(column).is_null() | (pl.col(column) == value)
-    wanted = here & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
+        fits &= pl.col(column).is_null() | (pl.col(column) == value)
+    wanted = fits & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
     if quantities:
         wanted &= pl.col("quantity").is_in(list(quantities))
     return with_aspects(findings.experiments.filter(wanted & pl.col("value").is_finite()))
@@ -234,8 +229,8 @@ def with_aspects(table: pl.DataFrame) -> pl.DataFrame:
 
 def interventions(findings: Findings) -> pl.DataFrame:
     """Rows of the summary at the headline place that belong to an intervention and have a value."""
-    known = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
-    return with_aspects(findings.at_headline(findings.summary).filter(known & pl.col("intervention").is_not_null()))
+    fits = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
+    return with_aspects(findings.at_headline(findings.summary).filter(fits & pl.col("intervention").is_not_null()))
 
 
 def rules_in(table: pl.DataFrame) -> list[str]:
@@ -256,31 +251,115 @@ def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
     return tuple(name for name in findings.datasets if name in there)
 
 
-@dataclass(frozen=True)
-class RunCurves:
-    """The chart's curves of a run under one rule, each with its bootstrap draws."""
+def sampled_curve(findings: Findings, dataset: str, group: str) -> SampledCurve | None:
+    """A line of the paper's chart with its bootstrap draws; None where the run has none, or the group no items."""
+    samples = select(findings.at_headline(findings.curve_samples), dataset=dataset, group=group, assignment="plain")
+    draws = np.array(samples.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
+    if not draws.size or not np.isfinite(draws[0]).all():
+        return None
+    line = findings.drawn_curves(dataset, "plain", group)
+    items, groups = line.select(pl.col("n", "n_groups").fill_null(0)).row(0) if line.height else (0, 0)
+    few = groups < FEWEST_GROUPS  # then nothing is known of its spread
+    return SampledCurve(draws[0], np.full_like(draws[1:], np.nan) if few else draws[1:], items)
 
-    findings: Findings
-    assignment: str
 
-    def q(self, dataset: str) -> SampledCurve | None:
-        """The Q-Anchored curve; None where the run has no draws of it, or the group no items."""
-        return self._curves.get((dataset, Q_ANCHORED))
+# The parts of the evidence, over the band of layers, and the numbers beside them
 
-    def a(self, dataset: str) -> SampledCurve | None:
-        """The A-Anchored curve."""
-        return self._curves.get((dataset, A_ANCHORED))
+PARTS = {
+    "together": "only question and answer together",
+    "question": "the question alone",
+    "answer": "the answer alone",
+    "either": "either of them",
+}
+"""The four parts, which sum to 1, in words."""
+NEEDS = {"needs-question": "needs the question's key words", "needs-answer": "needs the answer"}
+"""Sums of parts."""
+TOGETHER, NEEDS_QUESTION = "together", "needs-question"
+CONTROLS = {
+    "random": "random words cut",
+    "resample": "key words of another question",
+    "paraphrase": "paraphrased question",
+    "permuted": "labels permuted within relations",
+    "random-weights": "random weights of the same shape",
+}
+"""What stands beside the knockout, in words."""
+PROBE, WORDS, PERMUTED = "probe", "words + confidence", "permuted labels"
+"""What reads truth, as evidence_tests.csv names them."""
+_NEEDED = {"answers": 300, "groups": 20}
+"""Used answers and groups that a sentence about shares needs."""
+_LOWEST, _HIGHEST = -0.1, 1.1  # a share beyond is no statement about anything
 
-    @cached_property
-    def _curves(self) -> dict[tuple[str, str], SampledCurve]:
-        curves = {}
-        samples = select(self.findings.at_headline(self.findings.curve_samples), assignment=self.assignment)
-        for (dataset, group), rows in samples.group_by("dataset", "group"):
-            draws = np.array(rows.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
-            if draws.size and np.isfinite(draws[0]).all():
-                line = self.findings.drawn_curves(str(dataset), self.assignment, str(group))
-                items, groups = line.select(pl.col("n", "n_groups").fill_null(0)).row(0) if line.height else (0, 0)
-                few = groups < FEWEST_GROUPS  # then nothing is known of its spread
-                spread = np.full_like(draws[1:], np.nan) if few else draws[1:]
-                curves[str(dataset), str(group)] = SampledCurve(draws[0], spread, items)
-        return curves
+
+def has_shares(findings: Findings) -> bool:
+    """Whether any dataset of the run has parts."""
+    return any(share_at(findings, dataset) is not None for dataset in findings.datasets)
+
+
+def share_at(
+    findings: Findings, dataset: str, intervention: str = "knockout", part: str = NEEDS_QUESTION
+) -> Estimate | None:
+    """A share over the band."""
+    table = findings.at_headline(findings.evidence_parts)
+    return first_estimate(select(table, dataset=dataset, intervention=intervention, part=part, layer=BAND), "share")
+
+
+def why_silent(findings: Findings, dataset: str) -> str | None:
+    """Why nothing is said about this dataset's shares; None where something may be."""
+    for name, needed in _NEEDED.items():
+        result = first_estimate(evidence_rows(findings, dataset, name))
+        if result is not None and result.value < needed:
+            return f"{count(round(result.value))} used {name}, {count(needed)} are needed"
+    share = share_at(findings, dataset, part=TOGETHER)
+    if share is None:
+        return "the run did not measure its parts"
+    areas = evidence_rows(findings, dataset, "auc")
+    probe, permuted = (first_estimate(select(areas, group=name)) for name in (PROBE, PERMUTED))
+    if probe is None or not probe.ci_low > max(0.5, permuted.value if permuted else 0.5):
+        return "the probe reads truth no better than one of permuted labels"
+    shares = [share for part in PARTS if (share := share_at(findings, dataset, part=part)) is not None]
+    if any(not _LOWEST <= share.value <= _HIGHEST or share.ci_high - share.ci_low > WIDEST_SHARE for share in shares):
+        return "there is too little evidence to divide"
+    return None
+
+
+def band_layers(findings: Findings, dataset: str) -> str:
+    """The layers of the band, in words; empty where there is none."""
+    names = select(findings.at_headline(findings.evidence_tests), dataset=dataset)["layers"].drop_nulls()
+    return str(names[0]) if len(names) else ""
+
+
+def band_numbers(findings: Findings, dataset: str) -> list[int]:
+    """The same as numbers."""
+    numbers: list[int] = []
+    for run in filter(None, band_layers(findings, dataset).split(", ")):
+        first, _, last = run.partition("–")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
+
+
+def share_layer(findings: Findings, dataset: str) -> int | None:
+    """The middle layer of the band; of a run without one the middle one of the reference layers."""
+    layers = band_numbers(findings, dataset)
+    if layers:
+        return layers[len(layers) // 2]
+    return median_low(findings.reference_layers[dataset]) if findings.reference_layers.get(dataset) else None
+
+
+def evidence_rows(findings: Findings, dataset: str, quantity: str) -> pl.DataFrame:
+    """The rows of evidence_tests.csv for a quantity that have a value, in file order."""
+    tests = findings.at_headline(findings.evidence_tests).filter(pl.col("value").is_finite())
+    return select(tests, dataset=dataset, quantity=quantity)
+
+
+def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
+    """AUC of the probe, then of what may read truth without the model's understanding, by name.
+
+    The run's own null experiments where they were made. The nested probe, and words with confidence, every run has.
+    """
+    rows = evidence_rows(findings, dataset, "auc").iter_rows(named=True)
+    readers = {row["group"] or "": row_estimate(row) for row in rows}
+    nested = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence")}
+    for name, area in nested.items():
+        if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
+            readers[name] = area
+    return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}

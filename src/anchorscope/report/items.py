@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.evidence.measured import delta_p, probability
-from anchorscope.report.findings import Findings, select, summary_of
+from anchorscope.report.findings import Findings, band_numbers, select, summary_of
 from anchorscope.report.palette import display_name
-from anchorscope.report.shares import band_numbers
+from anchorscope.report.reading import finite
 
 Floats = NDArray[np.floating]
 MOST_ITEMS = 20_000
@@ -71,10 +71,10 @@ def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
     label = table["truthful"].fill_null(False).to_numpy()
     delta = delta_p(before.T, after.T, label).T
     layer = table["reference_layer"].cast(pl.Int64).fill_null(-1).to_numpy()
-    known, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
+    has_layer, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
     floor = table["dataset"].replace_strict(noise, default=0.0, return_dtype=pl.Float64).to_numpy()
     moved = after[at_layer] - before[at_layer]
-    flipped = ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(moved) > floor) & known
+    flipped = ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(moved) > floor) & has_layer
     rows, starts, runs = np.unique(table["row"].to_numpy(), return_index=True, return_counts=True)
 
     def mean(values: Floats) -> Floats:
@@ -84,11 +84,11 @@ def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
 
     numbers = {
         "row": rows.astype(np.int64),
-        "score": np.where(known, probability(before[at_layer]), np.nan)[starts],
+        "score": np.where(has_layer, probability(before[at_layer]), np.nan)[starts],
         "n_cut": mean(table["n_cut"].to_numpy().astype(np.float64)),
         "runs": runs.astype(np.int64),
         "flips": np.add.reduceat(flipped.astype(np.int64), starts),
-        "delta_p_reference": mean(np.where(known, delta[at_layer], np.nan)),
+        "delta_p_reference": mean(np.where(has_layer, delta[at_layer], np.nan)),
         "delta_p": mean(delta),
         "log_odds_before": before[starts],
         "log_odds_after": mean(after),
@@ -153,6 +153,8 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
     items = list(chosen.iter_rows(named=True))
     texts = [_clip(item["question"], _LONGEST_TEXT) for item in items]
     accepted = [list(item["answers"] or ()) for item in items]
+    # A mean of log-probabilities is a geometric mean of probabilities.
+    confidence = [math.nan if item.get("confidence_mean") is None else item["confidence_mean"] for item in items]
     measured = [terms.get((item["dataset"], item["item_id"]), (None, None)) for item in items]
     first = effects.drop_nulls("score").unique("row", keep="first", maintain_order=True)
     scores = dict(first.select("row", pl.col("score").cast(pl.Float64)).iter_rows())
@@ -170,9 +172,9 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
         "relation": [item.get("relation") or "" for item in items],
         "status": [item["status"] for item in items],
         "truth": [item["truthful"] for item in items],
-        "confidence": [_percent_of_log(item.get("confidence_mean")) for item in items],
+        "confidence": [finite(100 * math.exp(mean), 1) for mean in confidence],
         "layer": [layers[row] for row in rows],
-        "score": [_round(scores[row] * 100, 1) if row in scores else None for row in rows],
+        "score": [finite(scores[row] * 100, 1) if row in scores else None for row in rows],
         "lost": [lost for lost, _ in measured],
         "had": [had for _, had in measured],
         "effects": [_effect_columns(part, rows) for part in effects.partition_by(_NAMES, maintain_order=True)],
@@ -188,21 +190,20 @@ def _evidence_terms(findings: Findings) -> dict[tuple[str, str], tuple[float | N
         if band := band_numbers(findings, dataset):
             means = (pl.col(name).list.gather(band).list.mean() for name in ("lost", "had"))
             for item, lost, had in rows.select("item_id", *means).iter_rows():
-                terms[dataset, item] = _round(lost, 3), _round(had, 3)
+                terms[dataset, item] = finite(lost, 3), finite(had, 3)
     return terms
 
 
 def _effect_columns(effects: pl.DataFrame, rows: Sequence[int]) -> Mapping[str, Any]:
     """What an intervention did to the items at l*: ΔP, runs that flip, and runs."""
-    name = effects["intervention"][0]
-    by_row = {row: numbers for row, *numbers in effects.select("row", "delta_p_reference", "flips").iter_rows()}
-    pairs = [by_row.get(row, (None, None)) for row in rows]
+    name, by_row = effects["intervention"][0], effects.rows_by_key("row", named=True, unique=True)
+    shown = [by_row.get(row, {}) for row in rows]
     return {
         "name": name,
         "title": intervention_label(name),
         "control": name in CONTROLS,
-        "delta": [_round(delta, 1) for delta, _ in pairs],
-        "flips": [flips for _, flips in pairs],
+        "delta": [finite(effect.get("delta_p_reference"), 1) for effect in shown],
+        "flips": [effect.get("flips") for effect in shown],
         "runs": effects["runs"].max() or 0,
     }
 
@@ -210,8 +211,8 @@ def _effect_columns(effects: pl.DataFrame, rows: Sequence[int]) -> Mapping[str, 
 def _marks(text: str, words: Sequence[Sequence[int]]) -> list[int]:
     """Start and end of every key word as the browser counts: a character beyond the basic plane is two."""
 
-    def utf16(place: int) -> int:
-        return len(text[:place].encode("utf-16-le", "surrogatepass")) // 2
+    def utf16(end: int) -> int:
+        return len(text[:end].encode("utf-16-le", "surrogatepass")) // 2
 
     inside = [(start, min(stop, len(text))) for start, stop in words]
     return [utf16(end) for start, stop in inside if start < stop for end in (start, stop)]
@@ -220,13 +221,3 @@ def _marks(text: str, words: Sequence[Sequence[int]]) -> list[int]:
 def _clip(text: str | None, longest: int) -> str:
     text = text or ""
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _percent_of_log(value: float | None) -> float | None:
-    """A mean of log-probabilities is a geometric mean of probabilities."""
-    return None if value is None or not math.isfinite(value) else _round(100 * math.exp(value), 1)
-
-
-def _round(value: float | None, digits: int) -> float | None:
-    """JSON has no NaN."""
-    return None if value is None or not math.isfinite(value) else round(value, digits)

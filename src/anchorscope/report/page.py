@@ -31,12 +31,8 @@ from anchorscope.report.wording import Table
 if TYPE_CHECKING:
     from anchorscope.report.answer_card import AnswerCard
 
-FRAME_SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values")
-"""What every page needs: light and dark, the bar of contents, wide tables by keyboard, the numbers of figures."""
-REPORT_SCRIPTS = (*FRAME_SCRIPTS, "hash_state", "controls", "items")
-"""The scripts of report.html."""
-STYLES = ("chart", "items", "print")
-"""Style sheets beside the page's own."""
+SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values", "hash_state", "controls", "items")
+"""Light and dark, the bar of contents, wide tables by keyboard, the numbers of figures; then a run's table of items."""
 
 FIGURES = "figure-values"
 """The data of a page that holds the numbers of its figures, by name."""
@@ -76,10 +72,8 @@ class Section:
     """One part of a page."""
 
     slug: str
-    """Its address within the page."""
     title: str
     text: tuple[str, ...] = ()
-    """One paragraph each."""
     tables: Tables = ()
     figures: tuple[SectionFigure, ...] = ()
     answer: str = ""
@@ -88,7 +82,6 @@ class Section:
     docs: str = ""
     """The page of the docs that says how it is computed."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Name → what there is to say of it."""
     more: tuple["Section", ...] = ()
     """Folded parts at its end."""
     live: str = ""
@@ -96,7 +89,6 @@ class Section:
     parts: tuple["Section", ...] = ()
     """Open parts, after its own content."""
     code: str = ""
-    """Something to copy."""
     links: Mapping[str, str] = field(default_factory=dict)
     """Name → address of another page in the same folder."""
 
@@ -115,26 +107,18 @@ class SectionsPage:
     card: "AnswerCard"
     """The answer, above everything else."""
     lead: Sequence[str]
-    """Sentences after the card."""
     sections: Sequence[Section]
     figures: tuple[SectionFigure, ...] = ()
     """Charts of the first screen, beside the card's picture."""
     short_title: str = ""
-    """Of the browser's tab."""
 
 
-def write_sections_page(
-    page: SectionsPage,
-    out: Path,
-    name: str,
-    scripts: Sequence[str] = FRAME_SCRIPTS,
-    data: Mapping[str, Any] | None = None,
-) -> None:
+def write_sections_page(page: SectionsPage, out: Path, name: str, data: Mapping[str, Any] | None = None) -> None:
     """Write NAME.html with figures, scripts and data inside, and NAME.md; the figures must already be in out/figures.
 
     The scripts find the data by their names, as `pageData(NAME)`.
     """
-    script, values = joined_script(scripts), {}
+    script, values = joined_script(), {}
 
     def figure(name: str) -> str:
         address, values[name] = _embedded(out / "figures" / f"{name}.svg")
@@ -144,7 +128,8 @@ def write_sections_page(
         """Written last, when it is known which figures the page shows."""
         return {name: embedded_json(value) for name, value in {**(data or {}), FIGURES: values}.items()}
 
-    frame = {"policy": content_policy(script), "script": Markup(script), "styles": Markup(joined_styles())}
+    styles = Markup("\n".join(_text(f"{name}.css") for name in ("chart", "items", "print")))
+    frame = {"policy": content_policy(script), "script": Markup(script), "styles": styles}
     for kind in ("html", "md"):
         template = _environment(kind == "html").get_template(f"sections.{kind}.j2")
         text = template.render(page=page, card=page.card, **frame, figure=figure, data=page_data)
@@ -156,15 +141,10 @@ def fragment(name: str, content: Mapping[str, Any]) -> str:
     return _environment(True).get_template(f"{name}.html.j2").render(content)
 
 
-def joined_script(names: Sequence[str]) -> str:
-    """The scripts of these names as one, closed against everything else on the page."""
-    parts = "\n".join(_text(f"{name}.js") for name in names)
+def joined_script() -> str:
+    """The scripts as one, closed against everything else on the page."""
+    parts = "\n".join(_text(f"{name}.js") for name in SCRIPTS)
     return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
-
-
-def joined_styles() -> str:
-    """The style sheets that lie beside the scripts."""
-    return "\n".join(_text(f"{name}.css") for name in STYLES)
 
 
 def content_policy(script: str) -> str:

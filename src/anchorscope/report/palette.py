@@ -63,5 +63,5 @@ def display_name(dataset: str) -> str:
 def dataset_styles(datasets: Sequence[str]) -> dict[str, DatasetStyle]:
     """Colour and marker of every dataset, in order; unknown ones share the other colours among themselves."""
     unknown = [name for name in datasets if name not in _FIXED]
-    looks = {name: _OTHERS[place % len(_OTHERS)] for place, name in enumerate(unknown)} | _FIXED
+    looks = {name: _OTHERS[number % len(_OTHERS)] for number, name in enumerate(unknown)} | _FIXED
     return {name: DatasetStyle(*looks[name]) for name in datasets}

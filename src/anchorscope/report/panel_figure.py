@@ -1,22 +1,32 @@
 """Every figure is made of panels: forests (named lines with values and intervals), or lines over layers or heads.
 
 A panel is configured by data: which rows, which column runs down or along, how a series is drawn. A figure has a
-row of panels per dataset (or per value of another column); layout, titles, shared axes, legend and small print are the
-same for all.
+row of panels per dataset (or per value of another column); titles, shared axes, legend and small print are the same for
+all. Places are computed in inches, not by an automatic layout, so that nothing is clipped however many panels, legend
+entries or notes there are.
+
+An SVG carries its panels and lines as numbers (`ShownFigure.values`); pages read them from there to show what is under
+the pointer. Nothing here goes through pyplot, so no global state is touched, and no file carries a date or a random id:
+the same numbers give the same bytes.
 """
 
+import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+import textwrap
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import matplotlib
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -25,23 +35,203 @@ from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.errors import UserError
 from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.progress import Progress
-from anchorscope.report.canvas import (
-    FORMATS,
-    STYLE,
-    canvas,
-    empty_panel,
-    layer_axis,
-    mark_reference,
-    note_curve,
-    reference_handle,
-    reserve_mark_space,
-    write_figure,
-    zero_line,
-)
 from anchorscope.report.findings import Findings, Where, datasets_in, row_estimate, select
-from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, DatasetStyle, dataset_styles, display_name
+from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, QUIET_INK, DatasetStyle, dataset_styles, display_name
+from anchorscope.report.reading import finite
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
+
+STYLE = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("figure.mplstyle"), use_default_template=False))
+"""How every figure looks, for page, print and notebook."""
+# A date or a version in a file would make two equal runs differ.
+_METADATA: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+FORMATS = (*_METADATA, "csv")
+"""What a figure can be written as."""
+PNG_DPI = 200
+_NOTEBOOK_DPI = 110
+
+
+class ShownFigure(Figure):
+    """A matplotlib figure that a notebook shows as an image, and that knows the numbers of its lines."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.curves: list[tuple[Axes, dict[str, Any]]] = []
+
+    def _repr_png_(self) -> bytes:
+        """The picture, which Jupyter asks for."""
+        picture = BytesIO()
+        with matplotlib.rc_context(STYLE):
+            self.savefig(picture, format="png", dpi=_NOTEBOOK_DPI)
+        return picture.getvalue()
+
+    def values(self) -> list[dict[str, Any]]:
+        """Every panel that has lines: its box as shares of the picture from the top left, its x axis, its lines."""
+        panels = []
+        for axes in dict.fromkeys(axes for axes, _ in self.curves):
+            box = axes.get_position()
+            panels.append(
+                {
+                    "title": axes.get_title(),
+                    "box": [round(share, 4) for share in (box.x0, 1 - box.y1, box.x1, 1 - box.y0)],
+                    "x": [round(end, 4) for end in axes.get_xlim()],
+                    "of": axes.get_xlabel(),
+                    "curves": [curve for mine, curve in self.curves if mine is axes],
+                }
+            )
+        return panels
+
+
+def note_curve(
+    axes: Axes, name: str, colour: str, x: Iterable[float], y: Sequence[float | None], *ends: Sequence[float | None]
+) -> None:
+    """Keep a line's numbers with its figure; `ends` are the lower and upper ones of its interval."""
+    if name and isinstance(axes.figure, ShownFigure):
+        lists = [[_rounded(value) for value in values] for values in (y, *ends)]
+        curve = {"name": name, "colour": to_hex(colour), "x": [_rounded(value) for value in x]}
+        axes.figure.curves.append((axes, curve | dict(zip(("y", "low", "high"), lists, strict=False))))
+
+
+def _rounded(value: float | None) -> float | None:
+    """To six digits, for JSON."""
+    if (number := finite(value)) is None:
+        return None
+    return int(number) if float(number).is_integer() else float(f"{number:.6g}")
+
+
+def write_figure(figure: Figure, target: Path | BinaryIO, kind: str) -> None:
+    """Write a figure as a picture."""
+    metadata = _METADATA[kind]
+    if kind == "svg" and isinstance(figure, ShownFigure) and figure.curves:
+        metadata = metadata | {"Description": json.dumps(figure.values(), separators=(",", ":"))}
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        # A model's name may use letters that the font lacks: a box in a title is no reason to fail a run.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(target, format=kind, dpi=PNG_DPI, metadata=metadata)
+
+
+# Where the parts of a figure stand, in inches
+
+_LEFT, _RIGHT = 0.72, 0.18
+_TITLE, _X_LABEL, _LEGEND_ROW, _NOTE_ROW, _EDGE = 0.62, 0.58, 0.215, 0.165, 0.12
+_BETWEEN_ROWS = 0.78  # for the x labels above and the titles below
+_LETTERS_PER_INCH = 15.0  # of small print
+_LONGEST_TITLE = 110
+_TALLEST = 16.0  # that the panels of a figure share
+_LOWEST_PANEL = 0.85
+
+
+def canvas(
+    title: str,
+    widths: Sequence[float],
+    n_rows: int,
+    height: float,
+    *,
+    labels: float = 0.0,
+    gap: float = 0.42,
+    handles: Sequence[Artist] = (),
+    legend_columns: int = 1,
+    notes: Sequence[str] = (),
+) -> tuple[Figure, list[list[Axes]]]:
+    """A figure and its panels by row and column, the title above and legend and notes below all of them.
+
+    `labels` is room left of the first column. Rows are lower than `height` where they would not fit a page.
+    """
+    tall = max(_LOWEST_PANEL, min(height, _TALLEST / max(1, n_rows) - _BETWEEN_ROWS))
+    width = _LEFT + labels + sum(widths) + (len(widths) - 1) * gap + _RIGHT
+    longest = max((len(str(handle.get_label())) for handle in handles), default=1)
+    columns = max(1, min(legend_columns, len(handles), int(width / (0.5 + 0.062 * longest))))
+    legend_rows = math.ceil(len(handles) / columns)
+    lines = [line for note in notes for line in textwrap.wrap(note, int((width - _LEFT) * _LETTERS_PER_INCH))]
+    under = legend_rows * _LEGEND_ROW + 0.06 + len(lines) * _NOTE_ROW + _EDGE
+    whole = _TITLE + n_rows * tall + (n_rows - 1) * _BETWEEN_ROWS + _X_LABEL + under
+    figure = ShownFigure(figsize=(width, whole))
+    rows: list[list[Axes]] = []
+    for row in range(n_rows):
+        bottom = whole - _TITLE - tall - row * (tall + _BETWEEN_ROWS)
+        rows.append([])
+        for column, wide in enumerate(widths):
+            left = _LEFT + labels + sum(widths[:column]) + column * gap
+            rows[row].append(figure.add_axes((left / width, bottom / whole, wide / width, tall / whole)))
+    short = textwrap.shorten(title, _LONGEST_TITLE, placeholder=" …") if len(title) > _LONGEST_TITLE else title
+    size = min(12.0, 0.94 * width * 72 / (0.68 * max(1, len(short))))  # a bold letter is about 0.68 of its size wide
+    figure.suptitle(short, y=1 - 0.10 / whole, va="top", fontsize=size, fontweight="bold", color=INK)
+    if handles:
+        figure.legend(
+            handles=_ordered_by_rows(handles, columns),
+            loc="upper center",
+            bbox_to_anchor=(0.5, (under + 0.05) / whole),
+            ncol=columns,
+            borderaxespad=0.0,
+            columnspacing=2.0,
+            labelcolor=INK,
+        )
+    top = under - legend_rows * _LEGEND_ROW - 0.06
+    for number, line in enumerate(lines):
+        figure.text(_LEFT / width, (top - number * _NOTE_ROW) / whole, line, fontsize=7.6, color=QUIET_INK, va="top")
+    return figure, rows
+
+
+def _ordered_by_rows(handles: Sequence[Artist], columns: int) -> list[Artist]:
+    """Matplotlib fills a legend column by column; reorder so that it reads row by row."""
+    rows = math.ceil(len(handles) / columns)
+    full = len(handles) - (rows - 1) * columns  # columns that reach the last row
+    depths = [rows if column < full else rows - 1 for column in range(columns)]
+    return [handles[row * columns + column] for column, depth in enumerate(depths) for row in range(depth)]
+
+
+# What panels have in common
+
+
+def layer_axis(axes: Axes, n_layers: int) -> None:
+    """Whole layers on the x axis, with a little room at both ends."""
+    pad = max(0.3, 0.02 * (n_layers - 1))
+    axes.set_xlim(-pad, n_layers - 1 + pad)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_xlabel("Layer")
+
+
+def zero_line(axes: Axes, height: float = 0.0) -> None:
+    """The line at which nothing happens."""
+    axes.axhline(height, color="#555555", linewidth=0.8, zorder=1.5)
+
+
+def empty_panel(axes: Axes, text: str) -> None:
+    """Say in the panel that there is nothing to draw."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=QUIET_INK, fontsize=9)
+
+
+_MARK_ROW = 0.034  # height of one row of l* ticks, as a share of the panel
+
+
+def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:
+    """A short tick at the foot of the panel for the l* of every fold, one row of ticks per dataset."""
+    several = len(styles) > 1
+    for row, (dataset, colours) in enumerate(styles.items()):
+        for layer in sorted(set(layers.get(dataset, ()))):
+            colour = colours.colour if several else INK
+            foot = _MARK_ROW * row
+            axes.axvline(layer, ymin=foot, ymax=foot + 0.84 * _MARK_ROW, color=colour, linewidth=2.2, zorder=4)
+            axes.axvline(layer, color=colour, linewidth=0.6, alpha=0.22, zorder=1)
+
+
+def reserve_mark_space(axes: Axes, n_datasets: int) -> None:
+    """Lower the y axis so that the ticks of l* lie under the curves; call once all lines are drawn."""
+    low, high = axes.get_ylim()
+    share = _MARK_ROW * n_datasets
+    axes.set_ylim(low - (high - low) * share / (1 - share), high)
+
+
+def reference_handle(label: str = "Reference layer l* of a fold") -> Line2D:
+    """Legend entry of the reference layers."""
+    return Line2D([], [], color=INK, linestyle="none", marker="|", markersize=9, markeredgewidth=2.2, label=label)
+
+
+# Panels
 
 Style = Mapping[str, Any]
 Look = Style | Callable[[DatasetStyle], Style]
@@ -63,51 +253,6 @@ class Place:
     column: int
 
 
-class Panel(Protocol):
-    """What a figure asks of every kind."""
-
-    @property
-    def width(self) -> float:
-        """In inches."""
-
-    @property
-    def title(self) -> str:
-        """Stands after dataset and part; may be empty."""
-
-    def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-        """Draw one dataset's rows."""
-
-    def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
-        """Its legend entries."""
-
-
-@dataclass(frozen=True)
-class Marks:
-    """How the values on a line of a forest are told apart."""
-
-    column: str
-    """Whose values they are told apart by."""
-    styles: Mapping[str, tuple[str, Look]]
-    """Value → its words in the legend and its style."""
-    offset: float = 0.22
-    """Between two marks of a line."""
-
-    def of(self, row: Mapping[str, Any], colours: DatasetStyle) -> tuple[float, Style] | None:
-        """Offset and style of a row; None for one that is not drawn."""
-        names = list(self.styles)
-        if row[self.column] not in names:
-            return None
-        place = names.index(row[self.column]) - (len(names) - 1) / 2
-        return self.offset * place, _style_in(self.styles[row[self.column]][1], colours)
-
-    def handles(self, colours: DatasetStyle) -> list[Line2D]:
-        """Legend entries."""
-        return [
-            Line2D([], [], label=words, **(_style_in(look, colours) | {"linestyle": "none"}))
-            for words, look in self.styles.values()
-        ]
-
-
 def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     """Q-Anchored filled, A-Anchored open, so that the groups differ in grey as well."""
     face, marker = (colours.colour, "o") if group == Q_ANCHORED else ("white", "s")
@@ -115,7 +260,7 @@ def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     return {"color": colours.colour, "marker": marker, "markersize": 4.6, "linewidth": 1.5} | edge
 
 
-GROUP_MARKS = Marks("group", {group: (group, partial(_group_style, group)) for group in GROUPS}, 0.34)
+GROUP_MARKS: dict[str, Look] = {group: partial(_group_style, group) for group in GROUPS}
 """Both groups, Q-Anchored above, in the dataset's colours."""
 
 
@@ -130,23 +275,24 @@ class Forest:
     """The column whose values are the lines."""
     lines: Mapping[str, str]
     """Value → its words at the left, from the top."""
-    marks: Marks
     label: str = ""
-    """Of the axis."""
     title: str = ""
     width: float = 3.1
     where: Where = field(default_factory=dict)
     """Which rows of a dataset are drawn."""
+    by: str = "group"
+    """The column by whose values the marks on a line are told apart."""
+    marks: Mapping[str, Look] = field(default_factory=lambda: GROUP_MARKS)
+    offset: float = 0.34
+    """Between two marks of a line."""
     null: float | None = 0.0
-    """Where nothing happens."""
     set_apart: Collection[str] = ()
     """Lines that stand below a dashed one, such as controls."""
     finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
-    """Draws what only this figure has."""
 
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         """The lines with their marks, and a faint line that leads from each label to its marks."""
-        names, has_marks = list(self.lines), False
+        names, marks, has_marks = list(self.lines), list(self.marks), False
         if self.null is not None:
             axes.axvline(self.null, color="#555555", linewidth=0.8, zorder=1.5)
         axes.grid(False, axis="y")
@@ -154,9 +300,10 @@ class Forest:
         for line in range(len(names)):
             axes.axhline(line, color="#ececec", linewidth=0.7, zorder=0.5)
         for row in select(rows, **self.where).to_dicts():
-            looks = self.marks.of(row, place.colours)
-            if row[self.down] in names and looks is not None:
-                _draw_mark(axes, names.index(row[self.down]) + looks[0], row_estimate(row), looks[1])
+            if row[self.down] in names and row[self.by] in marks:
+                aside = self.offset * (marks.index(row[self.by]) - (len(marks) - 1) / 2)
+                style = _style_in(self.marks[row[self.by]], place.colours)
+                _draw_mark(axes, names.index(row[self.down]) + aside, row_estimate(row), style)
                 has_marks = True
         axes.set_ylim(max(1, len(names)) - 0.4, -0.6)
         axes.set_yticks(range(len(names)), [words if place.column == 0 else "" for words in self.lines.values()])
@@ -175,7 +322,10 @@ class Forest:
 
     def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
         """One per kind of mark."""
-        return self.marks.handles(colours)
+        return [
+            Line2D([], [], label=value, **(_style_in(look, colours) | {"linestyle": "none"}))
+            for value, look in self.marks.items()
+        ]
 
 
 def _draw_mark(axes: Axes, y: float, estimate: Estimate, style: Style) -> None:
@@ -191,7 +341,6 @@ class Series:
     """One line, or its points, or a level across the panel."""
 
     where: Where
-    """Its rows."""
     style: Look
     label: str = ""
     """In the legend, and beside its numbers on the page; empty for neither."""
@@ -218,7 +367,6 @@ class Lines:
     null: float | None = 0.0
     empty: str = "too few items"
     finish: Callable[[Axes, pl.DataFrame, Place], object] | None = None
-    """Draws what only this figure has."""
 
     def draw(self, axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         """All series that have rows."""
@@ -278,12 +426,14 @@ class Lines:
         ]
 
 
+Panel = Forest | Lines
+
+
 @dataclass(frozen=True)
 class ChartSpec:
     """What an experiment draws, whatever the run."""
 
     name: str
-    """Of its files in figures/."""
     title: str
     """Stands after the model's name."""
     alt: str
@@ -304,13 +454,11 @@ class ChartSpec:
     by: str = "dataset"
     """The column whose values have a row of panels each; empty where all rows are drawn in the same panels."""
     dataset_words: Callable[[str], str] = display_name
-    """A dataset in titles."""
     marks_reference: bool = False
     """Whether l* is marked at the foot of the panels."""
     labels: float | Callable[[pl.DataFrame], float] = 0.0
     """Room left of the first panel for long names, in inches."""
     gap: float = 0.5
-    """Between panels, in inches."""
     legend_columns: int = 3
     more_handles: Callable[[pl.DataFrame, DatasetStyle], Sequence[Artist]] | None = None
     """Legend entries besides those of the panels."""
@@ -399,7 +547,12 @@ class ExperimentFigure:
         )
         every: list[Axes] = []
         for axes_row, row in zip(axes_rows, rows, strict=True):
-            every += [self._draw_one(axes, panels, place) for axes, place in zip(axes_row, row, strict=False)]
+            for axes, place in zip(axes_row, row, strict=False):
+                panel = panels[place.column if len(panels) > 1 else 0]
+                panel.draw(axes, select(self.data, **{chart.by: place.dataset}) if chart.by else self.data, place)
+                title = (chart.dataset_words(place.dataset), panel.title)
+                axes.set_title(": ".join(filter(None, title)), fontsize=9)
+                every.append(axes)
             for axes in axes_row[len(row) :]:
                 axes.set_axis_off()
         if chart.share:  # one scale for panels that are there to be compared
@@ -415,22 +568,12 @@ class ExperimentFigure:
         """Which dataset and panel stands where; datasets with one panel each stand side by side."""
         colours = dataset_styles(self.datasets)
         layers = self.reference_layers if self.chart.marks_reference else {}
-        about = [
-            (dataset, colours[dataset], self.n_layers, tuple(layers.get(dataset, ()))) for dataset in self.datasets
-        ]
-        if n_panels == 1:
-            across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
-            rows = [about[first : first + across] for first in range(0, len(about), across)]
-            return [[Place(*whose, column) for column, whose in enumerate(row)] for row in rows]
-        return [[Place(*whose, column) for column in range(n_panels)] for whose in about]
-
-    def _draw_one(self, axes: Axes, panels: Sequence[Panel], place: Place) -> Axes:
-        panel, by = panels[place.column if len(panels) > 1 else 0], self.chart.by
-        rows = select(self.data, **{by: place.dataset}) if by else self.data
-        panel.draw(axes, rows, place)
-        dataset = self.chart.dataset_words(place.dataset)
-        axes.set_title(": ".join(filter(None, (dataset, panel.title))), fontsize=9)
-        return axes
+        about = [(name, colours[name], self.n_layers, tuple(layers.get(name, ()))) for name in self.datasets]
+        if n_panels > 1:
+            return [[Place(*whose, column) for column in range(n_panels)] for whose in about]
+        across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
+        rows = [about[first : first + across] for first in range(0, len(about), across)]
+        return [[Place(*whose, column) for column, whose in enumerate(row)] for row in rows]
 
     def _handles(self, panels: Sequence[Panel]) -> list[Artist]:
         """The legend's entries of all panels, each label once."""
@@ -463,8 +606,3 @@ def catalogued_sections() -> list[Any]:
     own = [getattr(import_module(home.partition(":")[0]), home.partition(":")[2]) for home in homes]
     plugins = [load(plugin) for plugin in plugins_of("experiments").values() if problem(plugin) is None]
     return [*own, *(experiment.section for experiment in plugins if experiment.section is not None)]
-
-
-def experiment_charts() -> list[ChartSpec]:
-    """The figures of all experiments of the catalogue."""
-    return [chart for section in catalogued_sections() for chart in section.charts]

@@ -105,9 +105,11 @@ _UNITS: dict[str, tuple[Any, ...]] = {
 """Digits, scale and sign of a unit; others have two digits."""
 
 
-def finite(value: float | None) -> float | None:
-    """JSON has no NaN and no infinity."""
-    return value if value is not None and math.isfinite(value) else None
+def finite(value: float | None, digits: int | None = None) -> float | None:
+    """For JSON, which has no NaN and no infinity; rounded where `digits` are given."""
+    if value is None or not math.isfinite(value):
+        return None
+    return value if digits is None else round(value, digits)
 
 
 def readings_table(readings: Sequence[Reading], *, subjects: bool) -> Table:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
@@ -10,21 +11,25 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.charts import EVIDENCE_PARTS, PROBE_AUC, figures_of
 from anchorscope.report.checks import read
-from anchorscope.report.findings import Findings, auc_of, nested_auc, summary_of
-from anchorscope.report.items import item_table
-from anchorscope.report.page import (
-    REPORT_SCRIPTS,
-    Section,
-    SectionFigure,
-    SectionsPage,
-    filled,
-    write_json,
-    write_sections_page,
+from anchorscope.report.findings import (
+    CONTROLS,
+    NEEDS,
+    PARTS,
+    PROBE,
+    Findings,
+    auc_of,
+    band_layers,
+    has_shares,
+    nested_auc,
+    share_at,
+    summary_of,
+    truth_readers,
 )
+from anchorscope.report.items import item_table
+from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
 from anchorscope.report.palette import BASELINES, display_name
 from anchorscope.report.panel_figure import catalogued_sections, save_all
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
-from anchorscope.report.shares import CONTROLS, NEEDS, PARTS, PROBE, band_layers, has_shares, share_at, truth_readers
 from anchorscope.report.wording import Table, as_percent, count, estimate, listing, shown
 from anchorscope.stats.estimate import Estimate
 
@@ -72,7 +77,7 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         (SectionFigure("delta_p", _DELTA_P, "", title="The paper's chart", narrow=True),),
         findings.model,
     )
-    write_sections_page(page, out, "report", REPORT_SCRIPTS, {"item-data": item_table(findings)})
+    write_sections_page(page, out, "report", {"item-data": item_table(findings)})
 
 
 _DELTA_P = "Mean change of the probability of the true label per layer, for Q-Anchored and A-Anchored items"
@@ -230,8 +235,8 @@ def _total(findings: Findings, column: str) -> int | None:
 
 def counts_table(findings: Findings) -> Table:
     """What became of the questions."""
-    names = [name for name in findings.counts.columns if name != "dataset"]
-    rows = findings.counts.select("dataset", *names).iter_rows()
+    _, *names = columns = findings.counts.select("dataset", pl.exclude("dataset")).columns
+    rows = findings.counts.select(columns).iter_rows()
     cells = tuple((display_name(dataset), *map(count, values)) for dataset, *values in rows)
     return Table(("dataset", *(name.replace("_", " ") for name in names)), cells)
 
@@ -253,24 +258,17 @@ def probe_table(findings: Findings) -> Table:
     sites, own = findings.probe_scores.filter(pl.col("kind") == "transfer")["site"], findings.site
     readers = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
     simpler = dict.fromkeys(name for by_name in readers.values() for name in by_name if name != PROBE)
-    nested, permuted = (
-        partial(nested_auc, findings),
-        partial(summary_of, findings, quantity="auc_permuted", group="refit"),
-    )
-
-    def simpler_auc(name: str, dataset: str) -> Estimate | None:
-        return readers[dataset].get(name)
-
-    areas: dict[str, Callable[[str], Estimate | None]] = {
+    nested = partial(nested_auc, findings)
+    areas: dict[str, Callable[..., Estimate | None]] = {
         **{f"probe at {site}": partial(nested, site=site) for site in sorted(sites.drop_nulls().unique())},
         f"probe at {own}, and confidence": partial(nested, kind="nested+confidence"),
         f"probe at {own}, within relations": partial(nested, kind="nested-within-relation"),
         **{f"baseline: {words}": partial(auc_of, findings, kind=kind) for kind, words in BASELINES.items()},
-        **{f"baseline: {name}": partial(simpler_auc, name) for name in simpler},
+        **{f"baseline: {name}": lambda dataset, name=name: readers[dataset].get(name) for name in simpler},
         "random words hidden, same probe": partial(nested, intervention="random"),
         "key words hidden, same probe": partial(nested, intervention="knockout"),
         "key words hidden, probe trained again": partial(nested, intervention="knockout", kind="nested-refit"),
-        "the same with permuted labels: chance": permuted,
+        "the same with permuted labels: chance": partial(summary_of, findings, quantity="auc_permuted", group="refit"),
     }
     rows = (
         (name, *(shown(area(dataset), lambda auc: estimate(auc, 3)) for dataset in findings.datasets))
@@ -280,26 +278,6 @@ def probe_table(findings: Findings) -> Table:
 
 
 # What a paper can say of the run
-
-BIBTEX = """@inproceedings{luo2026two,
-  title     = {Two Pathways to Truthfulness: On the Intrinsic Encoding of {LLM} Hallucinations},
-  author    = {Luo, Wen and Peng, Guangyue and Li, Wei and Wei, Shaohang and Song, Feifan and Wang, Liang and
-               Yang, Nan and Zhang, Xingxing and Jin, Jing and Wei, Furu and Wang, Houfeng},
-  booktitle = {Proceedings of the 64th Annual Meeting of the Association for Computational Linguistics
-               (Volume 1: Long Papers)},
-  pages     = {25580--25626},
-  year      = {2026},
-  eprint    = {2601.07422},
-  archiveprefix = {arXiv}
-}
-@software{anchorscope,
-  title   = {anchorscope: where a language model's sense of truth comes from},
-  author  = {{The anchorscope contributors}},
-  version = {VERSION},
-  year    = {2026},
-  license = {Apache-2.0}
-}"""
-"""The paper whose method this follows, and this program; CITATION.cff has the same."""
 
 
 def methods_paragraph(findings: Findings) -> str:
@@ -334,11 +312,12 @@ def methods_paragraph(findings: Findings) -> str:
 
 
 def bibtex(findings: Findings) -> str:
-    """What to cite."""
-    return BIBTEX.replace("VERSION", _version(findings) or "0.1.0")
+    """What to cite: the paper whose method this follows, and this program; CITATION.cff has the same."""
+    text = (files("anchorscope.report") / "templates" / "citation.bib").read_text(encoding="utf-8")
+    return text.rstrip().replace("VERSION", _version(findings) or "0.1.0")
 
 
 def _version(findings: Findings) -> str:
     """Of anchorscope, from the list of versions."""
     versions = findings.facts.get("versions", "").split(", ")
-    return next((one.split(" ", 1)[1] for one in versions if one.startswith("anchorscope ")), "")
+    return next((text.split(" ", 1)[1] for text in versions if text.startswith("anchorscope ")), "")

@@ -9,8 +9,7 @@ The few checks that answer the question itself (`above_zero`) have p-values, cor
 "no" only where the interval leaves no room for anything that matters.
 
 Claims of earlier descriptions (`inside`) need the value itself on the claim's side as well, so that two claims that
-exclude each other are never both confirmed; an interval that only touches the threshold refutes. Changes from model to
-model (`one_direction`) are refuted too where they are too small to be seen with 95 % confidence.
+exclude each other are never both confirmed; an interval that only touches the threshold refutes.
 """
 
 import math
@@ -119,10 +118,10 @@ def gained(estimate: Estimate | None, negligible: float = NEGLIGIBLE_AUROC) -> V
     return "no" if estimate.ci_high < negligible else "inconclusive"
 
 
-def p_from_interval(found: Estimate) -> float:
+def p_from_interval(estimate: Estimate) -> float:
     """The two-sided p-value for zero of a normal estimate with this interval; NaN without an interval."""
-    spread = (found.ci_high - found.ci_low) / _IN_AN_INTERVAL
-    return 2 * NormalDist().cdf(-abs(found.value) / spread) if spread > 0 else math.nan
+    spread = (estimate.ci_high - estimate.ci_low) / _IN_AN_INTERVAL
+    return 2 * NormalDist().cdf(-abs(estimate.value) / spread) if spread > 0 else math.nan
 
 
 def inside(estimate: Estimate, over: float, under: float) -> Verdict:
@@ -132,20 +131,6 @@ def inside(estimate: Estimate, over: float, under: float) -> Verdict:
         return "yes"
     apart = estimate.ci_high <= over or estimate.ci_low >= under
     return "no" if not there and apart else "inconclusive"
-
-
-def one_direction(change: Estimate, turned: bool, negligible: float) -> Verdict:
-    """Is a change one at all? `turned` says that a step on the way went the other way with 95 % confidence."""
-    if not has_interval(change):
-        return "inconclusive"
-    if turned or (change.ci_low > -negligible and change.ci_high < negligible):
-        return "no"
-    return "yes" if excludes_zero(change, 1 if change.value >= 0 else -1) else "inconclusive"
-
-
-def excludes_zero(change: Estimate, sign: int) -> bool:
-    """Whether the whole interval lies on one side of zero."""
-    return has_interval(change) and (change.ci_low > 0 if sign > 0 else change.ci_high < 0)
 
 
 def all_of(verdicts: Sequence[Verdict]) -> Verdict:

@@ -3,7 +3,7 @@ Tables of such words stand here too.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from anchorscope.report.verdicts import has_interval
@@ -22,24 +22,24 @@ def number(value: float, digits: int) -> str:
     return text.replace("-", "−")
 
 
-def estimate(found: Estimate | None, digits: int = 2, scale: float = 1.0, unit: str = "") -> str:
+def estimate(measured: Estimate | None, digits: int = 2, scale: float = 1.0, unit: str = "") -> str:
     """value [low, high], scaled; the unit stands after the value."""
-    if found is None:
+    if measured is None:
         return MISSING
-    text = number(found.value * scale, digits) + unit
-    if not has_interval(found):
+    text = number(measured.value * scale, digits) + unit
+    if not has_interval(measured):
         return text
-    return f"{text} [{number(found.ci_low * scale, digits)}, {number(found.ci_high * scale, digits)}]"
+    return f"{text} [{number(measured.ci_low * scale, digits)}, {number(measured.ci_high * scale, digits)}]"
 
 
-def points(found: Estimate | None) -> str:
+def points(measured: Estimate | None) -> str:
     """A ΔP in percentage points."""
-    return estimate(found, 1)
+    return estimate(measured, 1)
 
 
-def percent(found: Estimate | None) -> str:
+def percent(measured: Estimate | None) -> str:
     """A share as a percentage."""
-    return estimate(found, 1, 100.0, "%")
+    return estimate(measured, 1, 100.0, "%")
 
 
 def as_percent(value: float) -> str:
@@ -84,23 +84,12 @@ def listing(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def spanned(values: Iterable[float], shown: Callable[[float], str]) -> str:
-    """The smallest to the largest value, or the one; empty where there is none."""
-    found = sorted(value for value in values if value == value)
-    if not found:
-        return ""
-    first, last = shown(found[0]), shown(found[-1])
-    return first if first == last else f"{first} to {last}"
-
-
 @dataclass(frozen=True)
 class Table:
     """A table of text."""
 
     head: tuple[str, ...]
-    """Column titles."""
     rows: tuple[tuple[str, ...], ...]
-    """Cells, row by row."""
     text_columns: int = 1
     """The first columns that are words, set to the left; the others are numbers."""
 
@@ -111,9 +100,9 @@ NOTHING = "–"
 Show = Callable[[Estimate | None], str]
 
 
-def shown(found: Estimate | None, show: Show) -> str:
+def shown(measured: Estimate | None, show: Show) -> str:
     """A number in a cell, or a dash."""
-    return NOTHING if found is None else show(found)
+    return NOTHING if measured is None else show(measured)
 
 
 def p_value_cell(p: float | None, q: float | None = None) -> str:

@@ -61,7 +61,6 @@ class StudyRun:
     """One run of a study."""
 
     name: str
-    """Of its folder."""
     model: str
     """What the study calls its model."""
     recipe: Recipe

@@ -13,26 +13,20 @@ from anchorscope.models.loading import read_facts
 from anchorscope.models.sources import is_hub_id
 from anchorscope.pipeline import run_recipe
 from anchorscope.prepare import ask, resolve
-from anchorscope.progress import Progress, Silent
+from anchorscope.progress import Progress
 from anchorscope.study.grid import Study
-from anchorscope.study.page import write_page
-from anchorscope.study.study_folder import DONE, PAGE, StudyFolder, open_study, run_state
+from anchorscope.study.study_folder import DONE, PAGE, StudyFolder, open_study, run_state, write_page
 
 
 def run_study(
-    study: Study,
-    source: Path,
-    out: Path,
-    tell: Callable[[str], None] = lambda _: None,
-    progress: Callable[[], Progress] = Silent,
-    choice: Choice | None = None,
+    study: Study, source: Path, out: Path, tell: Callable[[str], None], progress: Callable[[], Progress], choice: Choice
 ) -> dict[str, str]:
     """Runs what is missing of a study into a folder, and writes the page after every model.
 
     `source` is the study's file, `tell` takes a line, `progress` makes a listener for every run, `choice` says who runs
     the models. Returns the runs that ended for want of workers, each with the line that says so.
     """
-    check_study(study, out, choice is not None and choice.kind == "ray")
+    check_study(study, out, choice.kind == "ray")
     incomplete: dict[str, str] = {}
     with open_study(out, study, source) as folder, closing(WarmModels()) as warm:
         titles = {run.name: f"[{number}/{len(study.runs)}] {run.name}" for number, run in enumerate(study.runs, 1)}
@@ -41,13 +35,10 @@ def run_study(
             for run in missing:
                 tell(f"{titles[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
                 try:
-                    run_recipe(
-                        run.recipe, folder.run(run.name), progress=progress(), choice=choice or Choice(), warm=warm
-                    )
+                    target = folder.run(run.name)
+                    run_recipe(run.recipe, target, progress=progress(), choice=choice, warm=warm)
                     folder.set_failure(run, None)
-                except (
-                    Incomplete
-                ) as error:  # the model's other runs would have the same workers; the next gets new ones
+                except Incomplete as error:  # the model's other runs would have the same workers
                     warm.close()
                     incomplete[run.name] = " ".join(str(error).split())
                     tell(f"{titles[run.name]} incomplete: {incomplete[run.name]}")
@@ -57,9 +48,9 @@ def run_study(
                     folder.set_failure(run, line)
                     tell(f"{titles[run.name]} failed: {line}")
             if missing:
-                write_page(study, folder, progress())
+                write_page(folder, progress())
         if not (out / PAGE).is_file():
-            write_page(study, folder, progress())
+            write_page(folder, progress())
     return incomplete
 
 
@@ -68,7 +59,7 @@ def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:
 
     What is on the hub is checked when its turn comes.
     """
-    folder, models, datasets = StudyFolder(out), set(), set()
+    folder, models, datasets = StudyFolder(out, study), set(), set()
     for run in study.runs:
         if run_state(folder, run).state == DONE:
             continue  # its files may be gone since

@@ -1,7 +1,8 @@
 """The folder of a study: its file, a run folder per run below `runs/`, their comparison; and how far every run is.
 
 `study.json` marks it and says why runs failed. How far a run is, its own folder says, whatever became of the process
-that worked in it. The comparison is a folder as `anchorscope compare` writes it.
+that worked in it. The comparison is a folder as `anchorscope compare` writes it, of the finished runs, with a table of
+the others.
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from anchorscope.artefacts.sealed_folder import (
 )
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, PARTIAL, is_locked, make_folder, move_aside, replacing, sha256, writable
+from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.study.grid import Study, StudyRun, read_study
 
@@ -41,9 +43,7 @@ class StudyFolder:
     """A study's folder, and what it remembers."""
 
     path: Path
-    name: str = ""
-    runs: list[str] = field(default_factory=list)
-    """The names of all runs."""
+    study: Study
     failed: dict[str, dict[str, str]] = field(default_factory=dict)
     """Why a run failed (`line`), and of which options (`key`)."""
     written: dict[str, str] = field(default_factory=dict)
@@ -56,7 +56,8 @@ class StudyFolder:
     def save(self) -> None:
         """Writes study.json, whole."""
         command = shlex.join(["anchorscope", "study", "report", "--out", str(self.path)])
-        content = {"name": self.name, "runs": self.runs, "failed": self.failed, "command": command}
+        runs = [run.name for run in self.study.runs]
+        content = {"name": self.study.name, "runs": runs, "failed": self.failed, "command": command}
         with replacing(self.path / STUDY_MARKER) as half_made:
             half_made.write_text(sealed_text(self.path, content, [FILE]), encoding="utf-8")
 
@@ -66,21 +67,14 @@ class StudyFolder:
         self.failed |= {run.name: {"key": run.key, "line": line}} if line is not None else {}
         self.save()
 
-    def write_study(self, study: Study, source: Path) -> None:
-        """Keeps the study's file; one that was edited in its place stays as it is, one that is in the way moves."""
-        file, text = self.path / FILE, study.to_toml()
-        if not (file.exists() and source.exists() and os.path.samefile(file, source)):
-            if file.exists() and sha256(file) != self.written.get(FILE):
-                move_aside(file)
-            with replacing(file) as half_made:
-                half_made.write_text(text, encoding="utf-8")
-        self.name, self.runs = study.name, [run.name for run in study.runs]
-        self.save()
-
 
 @contextlib.contextmanager
 def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
-    """The folder, ready and locked; one that holds anything but a study is refused."""
+    """The folder, ready and locked; one that holds anything but a study is refused.
+
+    It keeps the study's file; one that was edited in its place stays as it is, one that is in the way moves.
+    """
+    file = path / FILE
 
     def refuse() -> None:
         if not (path / STUDY_MARKER).is_file():  # a user's files beside a study's are left alone
@@ -88,19 +82,24 @@ def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
 
     with open_locked(path, refuse):
         with writable(path):
-            folder = read_folder(path)
+            folder = read_folder(path, study)
             make_folder(path / RUNS)
-            folder.write_study(study, source)
+            if not (file.exists() and source.exists() and os.path.samefile(file, source)):
+                if file.exists() and sha256(file) != folder.written.get(FILE):
+                    move_aside(file)
+                with replacing(file) as half_made:
+                    half_made.write_text(study.to_toml(), encoding="utf-8")
+            folder.save()
         yield folder
 
 
-def read_folder(path: Path) -> StudyFolder:
+def read_folder(path: Path, study: Study) -> StudyFolder:
     """What a study's folder remembers; nothing where it is new."""
     try:
         record = read_sealed(path / STUDY_MARKER)
-        return StudyFolder(path, *(record[name] for name in ("name", "runs", "failed", "sha256")))
+        return StudyFolder(path, study, record["failed"], record["sha256"])
     except (FileNotFoundError, NotADirectoryError):
-        return StudyFolder(path)
+        return StudyFolder(path, study)
     except (OSError, ValueError, KeyError):
         raise UserError(
             f"{str(path / STUDY_MARKER)!r} is damaged. Its runs are whole in themselves: move it away, and the same "
@@ -160,7 +159,7 @@ class Status:
 
 def status_of(study: Study, path: Path) -> Status:
     """The states of all runs of a study in its folder, which need not be there yet."""
-    folder = read_folder(path)
+    folder = read_folder(path, study)
     return Status(study.name, str(path), is_locked(path), tuple(run_state(folder, run) for run in study.runs))
 
 
@@ -199,3 +198,57 @@ def _fits(name: str, made: Recipe, asked: Recipe) -> bool:
     if name == "evidence":  # a run that is resumed keeps the experiments that it has made
         return set(wants) <= set(has)
     return bool(has == wants) or (name in _MACHINE and wants == _MACHINE[name])
+
+
+# The page
+
+
+def report_study(study: Study, source: Path, out: Path, progress: Progress) -> Path:
+    """Writes the page of what is done so far."""
+    if not status_of(study, out).count(DONE):
+        raise UserError(f"No run of the study in {str(out)!r} is done yet; run it with: {_command(out)}")
+    with open_study(out, study, source) as folder:
+        write_page(folder, progress)
+    return out / PAGE
+
+
+def write_page(folder: StudyFolder, progress: Progress) -> None:
+    """The comparison of what is done so far, if anything is: of several models the first run each, of one all runs."""
+    from anchorscope.comparing.compare import NamedRun, write_folder  # only here: `study status` is to be quick
+    from anchorscope.comparing.rules import REFUSABLE
+    from anchorscope.finished import FinishedRun, open_finished
+
+    finished: dict[str, FinishedRun] = {}
+    states: dict[str, tuple[str, str]] = {}
+    models: dict[str, list[str]] = {}
+    for run in status_of(folder.study, folder.path).runs:
+        states[run.name] = run.state, run.error or ""
+        if run.state == DONE:
+            try:
+                finished[run.name] = open_finished(Path(run.folder))
+                models.setdefault(run.model, []).append(run.name)
+            except UserError:  # damaged since it was made
+                states[run.name] = "damaged", f"see: anchorscope verify {shlex.quote(run.folder)}"
+    if not finished:
+        return
+    shown = {model: names[0] for model, names in models.items()}
+    if len(models) == 1:
+        shown = {name: name for name in finished}
+    write_folder(
+        folder.path / COMPARED,
+        [NamedRun(label, f"{RUNS}/{name}", finished[name]) for label, name in shown.items()],
+        REFUSABLE,
+        _command(folder.path),
+        progress,
+        study=folder.study.name,
+        other_runs=tuple((name, *state) for name, state in states.items() if name not in shown.values()),
+        pages={
+            name: f"../{RUNS}/{name}/report.html"
+            for name, run in finished.items()
+            if (run.path / "report.html").is_file()
+        },
+    )
+
+
+def _command(out: Path) -> str:
+    return shlex.join(["anchorscope", "study", "run", os.path.join(out, FILE), "--out", str(out)])

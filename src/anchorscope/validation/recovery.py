@@ -14,10 +14,10 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
+from anchorscope.artefacts.schema import RECOVERY_SCHEMA
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS
 from anchorscope.evidence.draws import Draws, areas, estimates, ratio
 from anchorscope.recipe import read_recipe
-from anchorscope.report.validation_page import RECOVERY_SCHEMA
 from anchorscope.report.wording import count, number
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream

@@ -26,7 +26,7 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.planted.items import MODEL_FOLDER, PlantedItem, json_lines, planted_items
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
-from anchorscope.report.validation_page import worlds_section, write_validation
+from anchorscope.validation.page import worlds_section, write_validation
 from anchorscope.validation.recovery import MAIN_WAYS, Items, read_items, read_scores, recovery_table, sentences
 from anchorscope.validation.worlds import SIZES, WORLDS, run_worlds, worlds_sentences, worlds_summary, worlds_table
 

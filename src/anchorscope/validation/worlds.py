@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, stdtrit
 from torch import Tensor
 
+from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.evidence_parts.need import Share
 from anchorscope.evidence_parts.parts import (
     CUT,
@@ -38,7 +39,6 @@ from anchorscope.evidence_parts.parts import (
 )
 from anchorscope.evidence_parts.principal import default_directions, principal_states
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.validation_page import WORLDS_SCHEMA
 from anchorscope.report.wording import count, listing, number
 from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import LEVEL, Estimate, estimate_share

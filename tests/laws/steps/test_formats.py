@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import torch
 
+from anchorscope.answers.generate import Answer
 from anchorscope.evidence.effects import Effect, Measurements
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.plan.interventions import Missing
@@ -34,7 +35,7 @@ VALUES: dict[Callable[..., Any], Any] = {
     make.principal: {"clean": torch.ones(2), "displacement/random 2": torch.zeros(1)},
     make.source_terms: {},
     make.tables: {"curves": pl.DataFrame({"layer": [0, 1], "auc": [0.5, None]}), "empty": pl.DataFrame()},
-    make.samples: [["one", "two"], []],
+    make.samples: [[Answer("one", (1,), None, "answered"), Answer("", (), None, "empty")], []],
     make.log_probs: [(-0.1, -2.0), ()],
 }
 

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anchorscope.report.canvas import canvas
-from anchorscope.report.panel_figure import experiment_charts
+from anchorscope.report.panel_figure import canvas, catalogued_sections
 from report_further_synthetic import make_further
 
-CHARTS = experiment_charts()
+CHARTS = [chart for section in catalogued_sections() for chart in section.charts]
 NAMED = {chart.name: chart for chart in CHARTS}
 
 

@@ -2,8 +2,9 @@
 
 import polars as pl
 
+from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.progress import Silent
-from anchorscope.report.validation_page import WORLDS_SCHEMA, recovery_table, worlds_section, write_validation
+from anchorscope.validation.page import recovery_table, worlds_section, write_validation
 from report_further_synthetic import recovery
 
 

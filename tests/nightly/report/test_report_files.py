@@ -19,12 +19,12 @@ import anchorscope.report
 from anchorscope.errors import UserError
 from anchorscope.report.charts import delta_p_chart, figure_named
 from anchorscope.report.checks import read
-from anchorscope.report.page import FRAME_SCRIPTS, REPORT_SCRIPTS, embedded_json, joined_script
+from anchorscope.report.page import SCRIPTS, embedded_json, joined_script
 from anchorscope.report.palette import display_name
-from anchorscope.report.run_page import BIBTEX, methods_paragraph
+from anchorscope.report.run_page import bibtex, methods_paragraph
 from repo import ROOT
 
-SCRIPTS = Path(anchorscope.report.__file__).parent / "scripts"
+FOLDER = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
 FIGURES = ("evidence_parts", "delta_p", "delta_p_corrected", "probe_auc")
 
@@ -103,7 +103,7 @@ def test_the_page_loads_nothing(written):
 def test_the_page_allows_one_script_and_it_is_ours(written):
     page = (written / "report.html").read_text(encoding="utf-8")
     [script] = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
-    assert script == joined_script(REPORT_SCRIPTS)
+    assert script == joined_script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert html.unescape(policy) == (
@@ -115,7 +115,7 @@ def test_the_page_allows_one_script_and_it_is_ours(written):
     assert page.count("<script") == 3
 
 
-@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.js")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.js")), ids=lambda path: path.name)
 def test_scripts_build_the_page_without_markup(path):
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"(inner|outer|Adjacent)HTML|document\.write|\beval\b|new Function|DOMParser", text)
@@ -127,10 +127,9 @@ def test_scripts_build_the_page_without_markup(path):
     assert max(len(line) for line in lines) <= 120
 
 
-@pytest.mark.parametrize("scripts", [REPORT_SCRIPTS, FRAME_SCRIPTS], ids=["report", "comparison"])
-def test_scripts_of_one_page_share_no_name(scripts):
+def test_scripts_share_no_name():
     """They are joined into one: a second function of a name would silently take the first one's place."""
-    texts = [(SCRIPTS / f"{name}.js").read_text(encoding="utf-8") for name in scripts]
+    texts = [(FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     declared = re.compile(r"^(?:async )?(?:function|const|let) (\w+)", re.MULTILINE)
     names = [name for text in texts for name in declared.findall(text)]
     assert sorted(names) == sorted(set(names))
@@ -177,7 +176,7 @@ def test_the_methods_paragraph_cuts_in_the_right_direction_and_names_all_authors
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     authors = re.findall(r"family-names: (\w+), given-names: (\w+)", cited)
     assert len(authors) == 11
-    assert all(f"{family}, {given}" in BIBTEX for family, given in authors)
+    assert all(f"{family}, {given}" in bibtex(findings) for family, given in authors)
 
 
 def test_the_room_needs_no_torch():

@@ -9,7 +9,7 @@ import pytest
 from anchorscope.report import checks
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts import EVIDENCE_PARTS, shares_of_layers
-from anchorscope.report.shares import PARTS, band_numbers, has_shares, share_at, why_silent
+from anchorscope.report.findings import PARTS, band_numbers, has_shares, share_at, why_silent
 from report_readings import read
 from report_shares import LAYER, World, run_with_shares
 

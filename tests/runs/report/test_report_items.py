@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from anchorscope.artefacts.schema import EVIDENCE_ITEM_SCHEMA
+from anchorscope.report.findings import band_numbers
 from anchorscope.report.items import item_table, record
-from anchorscope.report.shares import band_numbers
 from report_items_synthetic import curves_of, make_items, with_texts
 from report_shares import with_shares
 

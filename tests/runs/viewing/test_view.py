@@ -28,8 +28,7 @@ from anchorscope.finished import open_finished
 from anchorscope.report import comparison
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.checks import read
-from anchorscope.report.findings import nested_auc
-from anchorscope.report.shares import share_at
+from anchorscope.report.findings import nested_auc, share_at
 from anchorscope.viewing.server import ViewServer
 from compared_runs import write_run
 from report_shares import run_with_shares

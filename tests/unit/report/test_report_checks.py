@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from anchorscope.report.answer_card import NOISE, answer_card, card_html
+from anchorscope.report.answer_card import NOISE, answer_card
 from anchorscope.report.checks import CHECKS, read
-from anchorscope.report.shares import TOGETHER, share_at
+from anchorscope.report.findings import TOGETHER, share_at
+from anchorscope.report.page import fragment
 from drawn_curves import FLAT, falling_to, run_with
 from report_shares import World, with_shares
 
@@ -60,7 +61,7 @@ def test_the_card_quotes_the_table_and_its_text_is_escaped():
     number = next(one for one in card.numbers if one.name == "evidence that needs question and answer together")
     assert (number.value, number.ci_low, number.unit) == (share.value, share.ci_low, "share of the evidence")
     assert number.verdict == "yes"
-    page = card_html(replace(card, sentence="<i>a</i>"))
+    page = fragment("card", {"card": replace(card, sentence="<i>a</i>")})
     assert "<i>a</i>" not in page
     assert len(card.next_steps) <= 3
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +16,7 @@ from detection_synthetic import TRUTH, World, write_world
 def asked(world: World, folder: Path) -> tuple[DetectionResults, dict[str, Reading], str]:
     """The numbers, the checks by name, and the sentence of the page."""
     context = write_world(world, folder)
-    results = DetectionResults.read(folder)
+    results = DetectionResults(folder)
     readings = read_detection(results, context.left_out)
     return results, {one.claim: one for one in readings}, detection_card(results, readings, context).sentence
 
@@ -93,10 +92,12 @@ def test_nothing_is_recommended_where_the_permuted_label_control_fails(tmp_path)
 
 def test_a_permuted_label_control_without_an_interval_fails_nothing(tmp_path):
     write_world(World(tossed=0.53), tmp_path)
-    results = DetectionResults.read(tmp_path)
+    results = DetectionResults(tmp_path)
     ends = [pl.lit(math.nan).alias("low"), pl.lit(math.nan).alias("high")]  # a single permutation has none
-    readings = read_detection(replace(results, controls=results.controls.with_columns(ends)), {})
-    assert {reading.claim: reading.verdict for reading in readings}["permuted_labels"] == "inconclusive"
+    results.controls = results.controls.with_columns(ends)
+    assert {reading.claim: reading.verdict for reading in read_detection(results, {})}[
+        "permuted_labels"
+    ] == "inconclusive"
 
 
 def test_a_control_is_never_recommended(tmp_path):

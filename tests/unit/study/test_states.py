@@ -88,4 +88,4 @@ def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, t
     mark = folder / "study.json"
     mark.write_text(mark.read_text().replace("too few", "too few true"))
     with pytest.raises(UserError, match=r"is damaged\. Its runs are whole in themselves"):
-        read_folder(folder)
+        read_folder(folder, study())

@@ -11,7 +11,6 @@ from anchorscope.report import comparison
 from anchorscope.report.checks import read
 from anchorscope.report.comparison import Compared, Difference, comparison_card, read_across, runs_table, setting_words
 from anchorscope.report.findings import Findings
-from anchorscope.report.reading import readings_table
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
 
@@ -93,12 +92,6 @@ def test_the_table_has_a_row_for_every_run_and_dataset(compared: Compared) -> No
     assert table.rows[1][4] == "70% [67, 73]"
     old = Compared((model_findings("Old", datasets=("popqa",)),))
     assert runs_table(old, {"Old": read(old.runs[0])}).rows[0][4] == "–"
-
-
-def test_trends_show_the_number_of_every_run(compared: Compared) -> None:
-    check, numbers, verdict = readings_table(read_across(compared.runs), subjects=True).rows[0]
-    assert (check, verdict) == ("PopQA: what needs question and answer together", "yes")
-    assert "change 30% [26, 34]: 40% for Small, 70% for Large" in numbers
 
 
 def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:

@@ -5,6 +5,7 @@ over all answers wherever pathway and label go together, and none within them.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import polars as pl
@@ -13,34 +14,9 @@ from anchorscope.progress import Progress
 from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.findings import TRUTHS, find, present, select
 from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Marks, save_all
+from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, save_all
 from anchorscope.report.wording import NOTHING, Table, count, estimate, number, shown
 
-RECOVERY_SCHEMA: dict[str, type[pl.DataType]] = {
-    "experiment": pl.String,
-    "rule_or_variant": pl.String,
-    "truth": pl.String,
-    "quantity": pl.String,
-    "value": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "n": pl.Int64,
-    "method": pl.String,
-}
-"""Columns of recovery.csv; `truth` is all, true or false."""
-WORLDS_SCHEMA: dict[str, type[pl.DataType]] = {
-    "world": pl.String,
-    "items": pl.Int64,
-    "quantity": pl.String,
-    "part": pl.String,
-    "value": pl.Float64,
-    "ci_low": pl.Float64,
-    "ci_high": pl.Float64,
-    "replicas": pl.Int64,
-    "passes": pl.Boolean,
-    "method": pl.String,
-}
-"""Columns of worlds.csv. Rows whose quantity is `truth` describe a world; they have no number of items."""
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9467bd", "#8c564b")
 _PARTS = ("together", "question", "answer", "either")
 _HOW_TO_READ = (
@@ -70,11 +46,11 @@ def _areas(table: pl.DataFrame) -> pl.DataFrame:
 def _recovery_panels(data: pl.DataFrame) -> list[Forest]:
     marks = {"marker": "o", "markersize": 4.6, "markeredgewidth": 0.0, "linewidth": 1.5}
     styles = {
-        name: (name, marks | {"color": _COLOURS[place % len(_COLOURS)]})
-        for place, name in enumerate(present(data, "experiment"))
+        name: marks | {"color": colour}
+        for name, colour in zip(present(data, "experiment"), cycle(_COLOURS), strict=False)
     }
     lines = {name: name for name in present(data, "line")}
-    return [Forest("line", lines, Marks("experiment", styles, 0.0), "AUC", "", 2.35, null=0.5)]
+    return [Forest("line", lines, "AUC", "", 2.35, by="experiment", marks=styles, offset=0.0, null=0.5)]
 
 
 RECOVERY_CHART = ChartSpec(
@@ -142,9 +118,7 @@ def write_validation(
     """Write figures/recovery, validation.html and validation.md; the first sentence of the summary is the headline."""
     areas, chart, title = _areas(recovery), RECOVERY_CHART, "The planted model"
     truths = tuple(truth for truth in TRUTHS if truth in set(areas["dataset"]))
-    progress.start("figures", 1)
-    save_all([ExperimentFigure(areas, (str(chart.note),), chart, title, 0, truths, {})], out, progress)
-    progress.finish()
+    save_all([ExperimentFigure(areas, (chart.note,), chart, title, 0, truths)], out, progress)
     headline, *findings = summary
     page = SectionsPage(
         "anchorscope calibration",
