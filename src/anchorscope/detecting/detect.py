@@ -16,22 +16,26 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from jaxtyping import Bool, Float
+from scipy.special import expit
 
 from anchorscope.answers.label import group_keys
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.schema import DETECTION_VERSION, DETECTOR_DIFFERENCE_SCHEMA, DETECTOR_SCHEMA
-from anchorscope.artefacts.sealed_folder import SealedFolder
+from anchorscope.artefacts.sealed_folder import SealedFolder, damage, only_hashes
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
-from anchorscope.detecting.saving import calibrate_context_use, trained_detector
+from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.bundle import write_bundle
-from anchorscope.detectors.evaluation import Evaluation, Plan, Tables, TrainedOn, pooled
+from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
-from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
+from anchorscope.detectors.fitted import TrainingRange, WithFallback
+from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
+from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
 from anchorscope.files import canonical_hash
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.kept_states import features_place, place_of, read_header, read_layer
@@ -43,6 +47,9 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
 from anchorscope.report.detection import DetectionContext, write_detection_report
 from anchorscope.results import versions
+from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
+from anchorscope.stats.detection_metrics import BINS, reliability_bins
+from anchorscope.stats.streams import priorities
 
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
@@ -193,10 +200,7 @@ _FOLDER = SealedFolder(
     "anchorscope detect",
     MANIFEST,
     (
-        "detectors.csv",
-        "differences.csv",
-        "detector_curves.csv",
-        "controls.csv",
+        *(f"{name}.csv" for name in TABLES),
         "observations.json",
         "bundles",
         "figures",
@@ -270,14 +274,14 @@ def detect(
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener, warnings)
-    job.check_bundles()
-    command = _command(paths, place, chosen)
+    command, model = _command(paths, place, chosen), str(sources[0].run.manifest["model"]["name"])
     with _FOLDER.fresh(place) as folder:
         job.compare()
         saved = job.save(folder / "bundles")
-        job.tables.write(folder)
+        for name, rows in job.evaluation.tables.items():
+            pl.DataFrame(rows, schema=TABLES[name], orient="row").write_csv(folder / f"{name}.csv")
         context = DetectionContext(
-            job.model,
+            model,
             {source.data.name: source.about for source in sources},
             f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
             f"{time.monotonic() - began:.0f} s",
@@ -291,7 +295,7 @@ def detect(
             folder,
             {
                 "version": DETECTION_VERSION,
-                "model": job.model,
+                "model": model,
                 "runs": [path.name for path in paths],
                 "command": command,
                 "trained_on": [dataset.name for dataset in job.trainable],
@@ -322,11 +326,10 @@ def _finished(place: Path, key: str) -> Detection | None:
     """The result that is there already, whole and of the same key."""
     try:
         made = Detection(place)
-        for name in made.manifest["sha256"]:
-            _FOLDER.place(place, made.manifest, name)
     except UserError:
         return None
-    return made if made.manifest.get("inputs_sha256") == key else None
+    is_same = made.manifest.get("inputs_sha256") == key
+    return made if is_same and damage(place, only_hashes(made.manifest["sha256"])) is None else None
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
@@ -352,71 +355,70 @@ class _Job:
         warnings: Sequence[str],
     ) -> None:
         self.sources, self.options, self.device, self.progress = sources, options, device, progress
-        self.model = str(sources[0].run.manifest["model"]["name"])
         self.site = sources[0].run.recipe.site
-        self.plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
         own = [source for source in sources if not source.other_prompt]
         enough = [source for source in own if source.data.labels.sum() >= ENOUGH_TRUE]
-        self.trainable = [source.data for source in enough or own]
-        """Datasets that detectors learn from; those with few true answers only where no other has more."""
-        self.tables = Tables()
-        self.left_out: dict[str, str] = {}
+        self.trained_on = enough or own
+        """What detectors learn from; datasets with few true answers only where no other has more."""
+        plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
+        names = options.detectors or tuple(DETECTORS)
+        self.evaluation = Evaluation(plan, options.resamples, names, progress, len(self.trained_on))
         few = () if enough else own
         self.warnings = [f"{it.data.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for it in few]
         self.warnings += warnings
-
-    def compare(self) -> None:
-        """Every detector on every dataset; then every dataset by detectors of all the others together."""
-        names = self.options.detectors or tuple(DETECTORS)
-        evaluation = Evaluation(self.plan, self.options.resamples, names, self.progress, len(self.trainable))
-        for dataset in self.trainable:
-            trained = TrainedOn(dataset, self.site, self.plan, self.device)
-            evaluation.in_domain(trained, self.tables)
-            self.left_out |= {name: reason for name, reason in trained.left_out.items() if name in names}
-            others = [source.data for source in self.sources if source.data is not dataset]
-            if others:
-                evaluation.elsewhere(trained, others, self.tables)
-        # What cannot be taken to other data (the words of questions) need not be fitted again.
-        movable = {row["detector"] for row in self.tables.detectors if row["train"] != row["test"]}
-        evaluation = replace(evaluation, names=[name for name in names if name in movable])
-        once = replace(self.plan, seeds=1, tosses=0)
-        for target in (source.data for source in self.sources if not source.other_prompt):
-            others = [dataset for dataset in self.trainable if dataset is not target]
-            if len(others) > 1:
-                everything = pooled(others, f"all but {target.name}")
-                trained = TrainedOn(everything, self.site, once, self.device)
-                evaluation.elsewhere(trained, [target], self.tables)
-
-    def check_bundles(self) -> None:
-        """Refuses a detector that is to be saved and cannot be; those that were not named are left out."""
-        named = self.options.bundles
-        for dataset in self.trainable:
-            for name in BUNDLES if named is None else named:
+        self.left_out: dict[str, str] = {}
+        for name in BUNDLES if options.bundles is None else options.bundles:
+            for dataset in self.trainable:
                 missing = missing_feature(name, dataset.features, self.site)
-                if missing is not None and named is not None:
+                if missing is not None and options.bundles is not None:
                     raise UserError(
                         f"The detector {name!r} cannot be saved: {missing} ({dataset.name}); leave it out of --bundles."
                     )
                 if missing is not None:
                     self.left_out[name] = missing
 
+    @property
+    def trainable(self) -> list[Dataset]:
+        """Datasets that detectors learn from."""
+        return [source.data for source in self.trained_on]
+
+    def compare(self) -> None:
+        """Every detector on every dataset; then every dataset by detectors of all the others together."""
+        evaluation = self.evaluation
+        for dataset in self.trainable:
+            trained = TrainedOn(dataset, self.site, evaluation.plan, self.device)
+            evaluation.in_domain(trained)
+            self.left_out |= {name: why for name, why in trained.left_out.items() if name in evaluation.names}
+            others = [source.data for source in self.sources if source.data is not dataset]
+            if others:
+                evaluation.elsewhere(trained, others)
+        # What cannot be taken to other data (the words of questions) need not be fitted again.
+        movable = {row["detector"] for row in evaluation.tables["detectors"] if row["train"] != row["test"]}
+        evaluation = replace(evaluation, names=[name for name in evaluation.names if name in movable])
+        once = replace(evaluation.plan, seeds=1, tosses=0)
+        for target in (source.data for source in self.sources if not source.other_prompt):
+            others = [dataset for dataset in self.trainable if dataset is not target]
+            if len(others) > 1:
+                everything = pooled(others, f"all but {target.name}")
+                evaluation.elsewhere(TrainedOn(everything, self.site, once, self.device), [target])
+
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
-        trained = TrainedOn(data, self.site, Plan(self.plan.folds, 0, 0, self.plan.seed), self.device)
-        sources = [source for source in self.sources if any(source.data is dataset for dataset in self.trainable)]
-        about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
-        longest = max(source.longest for source in sources)
-        context_use = calibrate_context_use([source.run for source in sources])
+        plan = replace(self.evaluation.plan, seeds=0, tosses=0)
+        trained = TrainedOn(data, self.site, plan, self.device)
+        about = "; ".join(f"{source.data.name}: {source.about}" for source in self.trained_on)
+        longest = max(source.longest for source in self.trained_on)
+        context_use = calibrate_context_use([source.run for source in self.trained_on])
+        setting, risks = self.trained_on[0].setting, self.options.risks
         saved: dict[str, dict[str, Any]] = {}
         wanted = BUNDLES if self.options.bundles is None else self.options.bundles
         names = [name for name in wanted if name in trained.names]
         self.progress.start("bundles", len(names))
         for name in names:
-            rows = [row for row in self.tables.detectors if row["detector"] == name]
-            made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks)
-            made = replace(made, context_use=context_use)
-            write_bundle(folder / name, made)
+            rows = [row for row in self.evaluation.tables["detectors"] if row["detector"] == name]
+            made = trained_detector(trained, name, setting, about, longest, rows, risks)
+            write_bundle(folder / name, replace(made, context_use=context_use))
             saved[name] = self._describe_saved(made, f"{folder.name}/{name}", rows)
             self.progress.advance(1)
         self.progress.finish()
@@ -443,3 +445,118 @@ class _Job:
             ],
             "passes": DETECTORS[made.name].passes,
         }
+
+
+LIMITS = (
+    "The probability is calibrated for questions like those of the training data, at their natural share of true "
+    "answers; on other questions it is a score.",
+    "A threshold keeps its risk for exchangeable answers only: drawn as the training answers were.",
+    "Truth is what the grader calls true.",
+)
+RISKS = (0.1, 0.05, 0.2, 0.3)
+"""Risks that bundles have thresholds for where none are named."""
+LEADING_COVERAGE = 0.3
+"""Answers that are accepted where no risk is named; the risk is what was measured on these."""
+
+
+def trained_detector(
+    trained: TrainedOn,
+    name: str,
+    setting: DetectorSetting,
+    about: str,
+    longest: int,
+    rows: Sequence[dict[str, Any]],
+    risks: Sequence[float],
+) -> TrainedDetector:
+    """One detector, ready for use; `about` describes its data, `longest` is the longest prompt with its answer, `rows`
+    are those of `detectors.csv` about it."""
+    build = trained.fits.fit(name).build
+    if build is None:
+        raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
+    scale = trained.calibration(name, natural=True)
+    number, dataset = trained.whole, trained.dataset
+    labels, natural, groups = dataset.labels, dataset.natural, dataset.groups
+    prevalence = float(natural[labels].sum() / natural.sum())
+    (slope,), bias = scale.of_set(number)
+    calibration = Calibration(slope, bias, prevalence)
+    probability = expit(scale.scores[number].cpu().numpy())
+    # One item of each group, drawn by lot: those of one group are not independent, and files have an order.
+    by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
+    one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
+    fitted = build(number)
+    span = fitted.range if isinstance(fitted, WithFallback) else Ranges(trained.fits.data, groups, groups).build(number)
+    assert isinstance(span, TrainingRange), "a fallback takes over where states are unlike those of training"
+    card = Card(
+        f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
+        tuple({key: value for key, value in row.items() if value == value} for row in rows),  # NaN: JSON has none
+        tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]})),
+        LIMITS,
+        versions(),
+        calibration_rows(probability, labels, natural),
+    )
+    return TrainedDetector(
+        name=name,
+        fitted=fitted,
+        calibration=calibration,
+        setting=setting,
+        card=card,
+        thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
+        range=replace(span, longest=longest),
+    )
+
+
+def calibrate_context_use(runs: Sequence[FinishedRun]) -> UseCalibration | None:
+    """How `context_used` becomes a probability, from items that show what their answers went by; None for too few."""
+    frames, on = [], ["dataset", "item_id"]
+    by_path = {run.path: run for run in runs if "experiment_items.parquet" in run.manifest["sha256"]}
+    for path, run in by_path.items():
+        of_context = (pl.col("experiment") == "sources") & (pl.col("variant") == "context")
+        values = run.parquet("experiment_items").filter(of_context)
+        used, followed = (
+            values.filter(pl.col("quantity") == quantity).select(*on, pl.col("value").alias(quantity))
+            for quantity in ("context_used", FOLLOWED)
+        )
+        groups = run.parquet("items").select(*on, group=pl.lit(f"{path} ") + pl.col("group").cast(pl.String))
+        frames.append(used.join(followed, on=on).join(groups, on=on))
+    if not frames:
+        return None
+    every = pl.concat(frames)
+    return calibrate_use(*(every[name].to_numpy() for name in ("context_used", FOLLOWED, "group")))
+
+
+def thresholds_at(
+    probability: Float[np.ndarray, " item"],
+    labels: Bool[np.ndarray, " item"],
+    weights: Float[np.ndarray, " item"],
+    risks: Sequence[float] = (),
+) -> tuple[Threshold, ...]:
+    """Thresholds for these risks; where none are named, one that accepts `LEADING_COVERAGE` leads the usual ones.
+
+    None where all answers are of one kind: no risk can be measured on them.
+    """
+    if not 0 < labels.sum() < len(labels):
+        return ()
+    at_risks = [threshold_at_risk(probability, labels, risk, weights=weights) for risk in risks or RISKS]
+    leading = threshold_at_coverage(probability, labels, LEADING_COVERAGE, weights=weights)
+    if risks or leading.probability is None:
+        return tuple(at_risks)
+    return (leading, *(threshold for threshold in at_risks if threshold.risk != leading.risk))
+
+
+def calibration_rows(
+    probability: Float[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], weights: Float[np.ndarray, " item"]
+) -> tuple[dict[str, Any], ...]:
+    """Predicted and true shares in bins of equal width that hold answers, as `Card.calibration` has them."""
+    bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
+    counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
+    return tuple(
+        {
+            "low": place / BINS,
+            "high": (place + 1) / BINS,
+            "n": round(float(counted.mass[place]) * len(labels)),
+            "said": round(float(bins.probability[place]), 4),
+            "true": round(float(bins.rate[place]), 4),
+        }
+        for place in range(BINS)
+        if bins.mass[place] > 0
+    )

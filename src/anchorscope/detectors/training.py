@@ -126,8 +126,8 @@ class Training:
         return Training(labels, members, inner, several[0].weights)
 
 
-def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> tuple[Training, Int[np.ndarray, " item"]]:
-    """A training set for every outer fold, which it leaves out; and the outer fold of each item."""
+def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> Training:
+    """A training set for every outer fold, which it leaves out."""
     strata = truth_strata(dataset.labels, dataset.relations)
     order = priorities(seed, f"detector folds {name}", dataset.item_ids)
     outer = grouped_folds(dataset.groups, strata, folds, order)
@@ -137,7 +137,7 @@ def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> tuple[Tra
             f"{n_groups} groups are too few for {folds} folds: some would be empty; take fewer (--folds), or ask more "
             f"questions (--limit)."
         )
-    return _with_inner(dataset, outer[None] != np.arange(folds)[:, None], seed, name), outer
+    return _with_inner(dataset, outer[None] != np.arange(folds)[:, None], seed, name)
 
 
 def whole_set(dataset: Dataset, seed: int, name: str) -> Training:

@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from anchorscope.detectors.evaluation import (
-    COMPARED,
-    Evaluation,
-    Judge,
-    Scored,
-    Tables,
-    TrainedOn,
-    balanced_weights,
-    pooled,
-)
+from anchorscope.detectors.evaluation import COMPARED, Evaluation, Judge, Scored, TrainedOn, balanced_weights, pooled
 from anchorscope.detectors.training import INNER_FOLDS, Training, calibrated, tossed
 from anchorscope.progress import Silent
 from made_detection import made_dataset, made_trained
@@ -222,19 +213,20 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
 
 
 def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: TrainedOn) -> None:
-    names, tables = ("confidence", "probe", "probe+confidence", "mop", "mop-random-gate"), Tables()
+    names = ("confidence", "probe", "probe+confidence", "mop", "mop-random-gate")
     evaluation = Evaluation(trained.plan, 100, names, Silent())
-    evaluation.in_domain(trained, tables)
-    rows = {(row["detector"], row["prevalence"], row["metric"]): row for row in tables.detectors}
-    assert len(rows) == len(tables.detectors)
+    evaluation.in_domain(trained)
+    tables = evaluation.tables
+    rows = {(row["detector"], row["prevalence"], row["metric"]): row for row in tables["detectors"]}
+    assert len(rows) == len(tables["detectors"])
     judge = evaluation.judge(trained.dataset, natural=True)
     wanted = judge.metrics(trained.in_domain("mop", natural=True))["brier"].row("value")
     assert wanted.items() <= rows["mop", "natural", "brier"].items()
     assert not any(row[:2] == ("mop-random-gate", "natural") for row in rows)  # balanced AUROC only
-    pairs = {(row["detector"], row["against"]) for row in tables.differences}
+    pairs = {(row["detector"], row["against"]) for row in tables["differences"]}
     expected = {(name, other) for name in names for other in ("confidence", "probe", "probe+confidence")}
     assert pairs == {(name, other) for name, other in expected if name != other} | {("mop-random-gate", "mop")}
-    curve = [row for row in tables.curves if row["detector"] == "probe"]
+    curve = [row for row in tables["detector_curves"] if row["detector"] == "probe"]
     assert [row["coverage"] for row in curve] == pytest.approx(np.arange(1, 101) / 100)
     natural = trained.dataset.natural
     assert curve[-1]["risk"] == pytest.approx(natural[~trained.dataset.labels].sum() / natural.sum())
