@@ -190,7 +190,8 @@ class TrainedOn:
         if (name, natural) not in self._calibrations:
             training = self.fits.data.training.take(slice(0, self.whole + 1))  # tossed labels are not calibrated
             # A run need not be balanced, and is judged as if it were: probabilities have to be of the same prevalence.
-            training = replace(training, weights=self.dataset.natural if natural else balanced_weights(self.dataset))
+            weights = self.dataset.natural if natural else balanced_weights(self.dataset)
+            training = replace(training, weights=np.broadcast_to(weights, training.members.shape))
             self._calibrations[name, natural] = calibrated(self.fits.fit(name).scores[: self.whole + 1], training)
         return self._calibrations[name, natural]
 

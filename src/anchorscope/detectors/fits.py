@@ -123,9 +123,9 @@ def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
     borders = np.unique(entropy)[1:]
     within = [sum(part.var() * len(part) for part in (entropy[entropy < x], entropy[entropy >= x])) for x in borders]
     low = entropy < (borders[int(np.argmin(within))] if len(borders) else np.inf)
-    labels = torch.from_numpy(low).float().expand(data.training.n_sets, -1)
+    training = replace(data.training, labels=np.repeat(low[None], data.training.n_sets, axis=0))
     layers = range(len(data.layers))
-    return as_detector(data.at_best(fit_bank(data.clean[: len(layers)], data.training, data.device, labels), layers))
+    return as_detector(data.at_best(fit_bank(data.clean[: len(layers)], training, data.device), layers))
 
 
 def fit_saplma(data: TrainingData) -> DetectorFit:
@@ -234,18 +234,18 @@ class PathwayDetectors:
     data: TrainingData
 
     @cached_property
-    def question_sided(self) -> Bool[Tensor, "set item"]:
+    def question_sided(self) -> Bool[np.ndarray, "set item"]:
         """Whether the cut moves an item's log-odds more than it moves the median member's."""
         probe = self.data.probe
-        change = (probe.scores - probe.scores_of(self.data.changed(KNOCKOUT))).abs()
-        members = torch.from_numpy(self.data.training.members).to(change.device)
+        change = (probe.scores - probe.scores_of(self.data.changed(KNOCKOUT))).abs().cpu()
+        members = torch.from_numpy(self.data.training.members)
         median = torch.where(members, change, torch.nan).nanmedian(-1, keepdim=True).values
-        return change > median
+        return (change > median).numpy()
 
     @cached_property
     def predicted_gate(self) -> ProbeFits:
         """A probe that reads from the clean state whether an item is question-sided."""
-        return self.data.fit_at_best(labels=self.question_sided.float())
+        return self.data.fit_at_best(replace(self.data.training, labels=self.question_sided))
 
     def gate_log_odds(self, gate: str) -> Float[Tensor, "set item"]:
         """Log-odds of "question-sided" by one of the gates."""
@@ -261,9 +261,8 @@ class PathwayDetectors:
     @cached_property
     def experts(self) -> tuple[ProbeFits, ProbeFits]:
         """A probe for question-sided items and one for the others."""
-        share = self.question_sided.float()
-        sides = (share.clamp(_OTHER_SIDE, 1), (1 - share).clamp(_OTHER_SIDE, 1))
-        question, answer = (self.data.fit_at_best(weights=side) for side in sides)
+        sides = [np.where(side, 1, _OTHER_SIDE) for side in (self.question_sided, ~self.question_sided)]
+        question, answer = (self.data.fit_at_best(replace(self.data.training, weights=side)) for side in sides)
         return question, answer
 
     def fit_mixture(self, gate: str = PREDICTED) -> DetectorFit:
@@ -284,26 +283,19 @@ class PathwayDetectors:
         with: an answer would have to be read twice.
         """
         data, training = self.data, self.data.training
-        sides = self.gate_log_odds(gate) >= 0
+        asks = self.gate_log_odds(gate).cpu().numpy() >= 0
+        doubled = Training.together([replace(training, weights=side) for side in (asks, ~asks)], axis=1)
         boosted = {(part, alpha): data.changed(boost_name(part, alpha)) for part in _PARTS for alpha in BOOSTS}
-        strengths = [(question, answer) for question in BOOSTS for answer in BOOSTS]
-        parts = (training.labels, training.members, training.inner, training.weights)
-        doubled = Training(*(np.concatenate([part, part], axis=-1) for part in parts))
+        strengths = [((_PARTS[0], first), (_PARTS[1], second)) for first in BOOSTS for second in BOOSTS]
         scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
         for layer in np.unique(data.probe.best).tolist():
             sets = np.flatnonzero(data.probe.best == layer)
             own = doubled.take(sets)
-            states = torch.stack(
-                [
-                    torch.cat([boosted[part, alpha][layer] for part, alpha in zip(_PARTS, pair, strict=True)])
-                    for pair in strengths
-                ]
-            )
-            mine = sides[torch.from_numpy(sets).to(sides.device)]
-            bank = fit_bank(states, own, data.device, weights=torch.cat([mine, ~mine], dim=1).float())
+            states = torch.stack([torch.cat([boosted[side][layer] for side in pair]) for pair in strengths])
+            bank = fit_bank(states, own, data.device)
             fits = replace(data, training=own).at_best(bank, range(len(strengths)), states=states)
             question, answer = fits.scores.chunk(2, dim=1)
-            scores[torch.from_numpy(sets).to(scores.device)] = torch.where(mine, question, answer)
+            scores[sets] = torch.where(torch.from_numpy(asks[sets]).to(scores.device), question, answer)
         return DetectorFit(scores, None)
 
 

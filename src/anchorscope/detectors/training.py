@@ -61,11 +61,12 @@ class Training:
     """Training sets over the same items."""
 
     labels: Bool[np.ndarray, "set item"]
-    """Each set may have labels of its own: those of a control are tossed."""
+    """Each set may have labels of its own: those of a control are tossed, those of a gate are no truth."""
     members: Bool[np.ndarray, "set item"]
     inner: Int[np.ndarray, "set item"]
     """Inner fold of each member; -1 elsewhere."""
-    weights: Float[np.ndarray, " item"]
+    weights: Float[np.ndarray, "set item"]
+    """How much an item teaches and counts."""
 
     @property
     def n_sets(self) -> int:
@@ -74,20 +75,29 @@ class Training:
 
     def take(self, sets: slice | Int[np.ndarray, " chosen"]) -> "Training":
         """Some of the sets."""
-        return Training(self.labels[sets], self.members[sets], self.inner[sets], self.weights)
+        return Training(*(part[sets] for part in vars(self).values()))
+
+    @staticmethod
+    def together(several: "Sequence[Training]", axis: int = 0) -> "Training":
+        """The sets of all of these, which are of the same items; along the other axis, the same sets of more items."""
+        parts = zip(*(vars(training).values() for training in several), strict=True)
+        return Training(*(np.concatenate(part, axis=axis) for part in parts))
 
     def fitted_on(self, device: torch.device) -> Float[Tensor, "set fit item"]:
         """The weight of every item in every fit, 0 where it is left out."""
         members, inner = torch.from_numpy(self.members).to(device), torch.from_numpy(self.inner).to(device)
         folds = torch.arange(FITS, device=device)[None, :, None]  # the last is no inner fold: that fit leaves none out
         learned = members[:, None] & (inner[:, None] != folds)
-        return learned * torch.as_tensor(self.weights, dtype=torch.float32, device=device)
+        return learned * self._weights(device)
 
     def held_out(self, device: torch.device) -> Float[Tensor, "set inner_fold item"]:
         """The weight of every item in the inner fold that holds it out, 0 elsewhere."""
         inner = torch.from_numpy(self.inner).to(device)
         held = inner[:, None] == torch.arange(INNER_FOLDS, device=device)[None, :, None]
-        return held * torch.as_tensor(self.weights, dtype=torch.float32, device=device)
+        return held * self._weights(device)
+
+    def _weights(self, device: torch.device) -> Float[Tensor, "set 1 item"]:
+        return torch.as_tensor(np.asarray(self.weights, np.float32), device=device)[:, None]
 
     def assemble(self, scores: Float[Tensor, "set fit *more item"]) -> Float[Tensor, "set *more item"]:
         """For each item the score of a fit that never saw it."""
@@ -116,14 +126,6 @@ class Training:
             if cells.min() >= LEAST_LEFT_OUT:
                 inner[number, learns] = folds
         return replace(self, inner=inner)
-
-    @staticmethod
-    def together(several: "Sequence[Training]") -> "Training":
-        """The sets of all of these, which are of the same items."""
-        labels, members, inner = (
-            np.concatenate([getattr(training, name) for training in several]) for name in ("labels", "members", "inner")
-        )
-        return Training(labels, members, inner, several[0].weights)
 
 
 def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> Training:
@@ -165,7 +167,7 @@ def _with_inner(dataset: Dataset, members: Bool[np.ndarray, "set item"], seed: i
         inner[place, learns] = grouped_folds(dataset.groups[learns], strata[learns], INNER_FOLDS, order)
     _refuse_one_sided(dataset, members, inner)
     labels = np.broadcast_to(dataset.labels, members.shape).copy()  # torch wants to be able to write
-    return Training(labels, members, inner, np.ones(len(dataset.labels)))
+    return Training(labels, members, inner, np.ones(members.shape))
 
 
 def _refuse_one_sided(dataset: Dataset, members: np.ndarray, inner: np.ndarray) -> None:
@@ -209,13 +211,10 @@ def fit_stack(
     columns: Float[Tensor, "set item column"], training: Training, penalties: tuple[float, ...] = PENALTIES
 ) -> Stacked:
     """A regression of truth on the columns, for every training set; the inner folds choose among the penalties."""
-    n_sets, n_items, width = columns.shape
-    step = max(1, _AT_ONCE // (4 * n_items * (width + 1)))
-    parts = [
-        _fit(columns[first : first + step].double(), training.take(slice(first, first + step)), penalties)
-        for first in range(0, n_sets, step)
-    ]
-    return Stacked(*(torch.cat([getattr(part, name) for part in parts]) for name in Stacked.__dataclass_fields__))
+    step = max(1, _AT_ONCE // (4 * columns[0].numel() + 4 * columns.shape[1]))
+    sets = torch.arange(len(columns)).split(step)
+    parts = [_fit(columns[own].double(), training.take(own.numpy()), penalties) for own in sets]
+    return Stacked(*(torch.cat(fields) for fields in zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def calibrated(scores: Float[Tensor, "set item"], training: Training) -> Stacked:
@@ -234,17 +233,14 @@ def _fit(columns: Tensor, training: Training, penalties: tuple[float, ...]) -> S
     scaled = torch.where(varies, (columns - mean) / torch.where(varies, deviation, 1.0), 0.0)
     design = torch.cat([scaled, torch.ones_like(scaled[..., :1])], dim=-1)
     held = training.held_out(device).double()
-    found, losses = [], []
+    weights_of, logits_of, losses = [], [], []
     for penalty in penalties:
-        weight = newton(design, targets, weights, penalty)
-        logits = weight @ design.transpose(1, 2)
-        signed = logits[:, :INNER_FOLDS] * (1 - 2 * targets)[:, None]
+        weights_of.append(newton(design, targets, weights, penalty))
+        logits_of.append(weights_of[-1] @ design.transpose(1, 2))
+        signed = logits_of[-1][:, :INNER_FOLDS] * (1 - 2 * targets)[:, None]
         losses.append((softplus(signed) * held).sum((1, 2)) / held.sum((1, 2)))
-        found.append((weight, logits))
-    chosen = torch.stack(losses).argmin(0)
-    rows = torch.arange(len(chosen), device=device)
-    weight = torch.stack([one for one, _ in found])[chosen, rows]
-    logits = torch.stack([one for _, one in found])[chosen, rows]
+    chosen = torch.stack(losses).argmin(0), torch.arange(len(targets), device=device)
+    weight, logits = torch.stack(weights_of)[chosen], torch.stack(logits_of)[chosen]
     raw = torch.where(varies, weight[..., :-1] / torch.where(varies, deviation, 1.0), 0.0)
     bias = weight[..., -1] - (raw * mean).sum(-1)
     return Stacked(raw, bias, training.assemble(logits))
