@@ -37,7 +37,7 @@ from anchorscope.detectors.features import (
     StateKey,
 )
 from anchorscope.detectors.fitted import Fitted, Mixture, Network, mix_log_odds
-from anchorscope.detectors.training import FITS, INNER_FOLDS, Dataset, Training
+from anchorscope.detectors.training import INNER_FOLDS, Dataset, Training
 from anchorscope.evidence.scores import bag_of_words, fit_logistic
 from anchorscope.evidence_parts.principal import Directions
 from anchorscope.plugins import load
@@ -47,8 +47,7 @@ HIDDEN = (256, 128, 64)
 TEXT_DIRECTIONS = 128
 _PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
 _EPOCHS, _BATCH, _RATE = 5, 32, 1e-3  # of SAPLMA
-_AT_ONCE = 2**20  # numbers of a hidden layer that are worked on together: what a CPU's cache holds,
-_AT_ONCE_ELSEWHERE = 2**27  # and what keeps a GPU busy
+_NETWORKS_AT_ONCE = 64  # training sets whose networks keep a GPU busy; those of one set fill a CPU's cache
 
 
 @dataclass(frozen=True)
@@ -133,28 +132,27 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
 
     It reads the best layer's state along principal directions.
     """
+    directions, device = data.directions, data.device
     scale = data.states_at_best.square().mean((1, 2), keepdim=True).sqrt()
     states = data.states_at_best / scale
-    at_once = _AT_ONCE if data.device.type == "cpu" else _AT_ONCE_ELSEWHERE
-    step = max(1, at_once // (FITS * states.shape[1] * HIDDEN[0]))
+    step = 1 if device.type == "cpu" else _NETWORKS_AT_ONCE
     networks, scores = [], []
-    for first in range(0, len(states), step):
-        own = slice(first, first + step)
-        networks.append(_train_networks(data.training.take(own), states[own]))
-        scores.append(_forward(networks[-1], states[own]))
+    for sets in torch.arange(len(states)).split(step):
+        networks.append(_train_networks(data.training.take(sets.numpy()), states[sets]))
+        scores.append(_forward(networks[-1], states[sets]))
     layers = [torch.cat(layer) for layer in zip(*networks, strict=True)]
 
     def build(number: int) -> Fitted:
         parts = [part[number, INNER_FOLDS].double().cpu() for part in layers]
-        place = int(data.probe.best[number])
-        first = parts[0].T / float(scale[number])
-        weight = (first @ data.directions.weight[place], *(part.T for part in parts[2::2]))
-        bias = (parts[1] + first @ data.directions.offset[place], *parts[3::2])
-        return Network(
-            (CLEAN, data.site, data.layers[place]),
-            tuple(part.float().contiguous() for part in weight),
-            tuple(part.float() for part in bias),
+        weight, bias, place = (
+            [part.T for part in parts[::2]],
+            [part[0] for part in parts[1::2]],
+            int(data.probe.best[number]),
         )
+        first = weight[0] / float(scale[number])
+        weight[0], bias[0] = first @ directions.weight[place], bias[0] + first @ directions.offset[place]
+        weight, bias = ([part.float().contiguous() for part in several] for several in (weight, bias))
+        return Network(data.keys[place], tuple(weight), tuple(bias))
 
     return DetectorFit(data.training.assemble(torch.cat(scores)), build)
 
@@ -162,22 +160,19 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
 def _forward(parts: Sequence[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:
     values = states[:, None]
     for weight, bias in zip(parts[:-2:2], parts[1:-2:2], strict=True):
-        values = torch.relu(values @ weight + bias[:, :, None])
-    return (values @ parts[-2] + parts[-1][:, :, None])[..., 0]
+        values = torch.relu(values @ weight + bias)
+    return (values @ parts[-2] + parts[-1])[..., 0]
 
 
 def _train_networks(training: Training, states: Float[Tensor, "set item direction"]) -> list[Tensor]:
-    """Weights and biases of the layers in turn, [set, fit, in, out] and [set, fit, out]; networks share nothing."""
+    """Weights and biases of the layers in turn, [set, fit, in, out] and [set, fit, 1, out]; networks share nothing."""
     device, generator = states.device, torch.Generator().manual_seed(0)
     weights, targets = training.fitted_on(device), training.targets(device)[:, None]
     parts: list[Tensor] = []
     for before, after in pairwise((states.shape[2], *HIDDEN, 1)):
         normal = torch.randn(before, after, generator=generator) * (2 / before) ** 0.5
-        parts += [
-            normal.to(device).repeat(*weights.shape[:2], 1, 1).requires_grad_(),
-            torch.zeros(*weights.shape[:2], after, device=device, requires_grad=True),
-        ]
-    adam = torch.optim.Adam(parts, lr=_RATE, fused=True)
+        parts += [part.to(device).repeat(*weights.shape[:2], 1, 1) for part in (normal, torch.zeros(1, after))]
+    adam = torch.optim.Adam([part.requires_grad_() for part in parts], lr=_RATE, fused=True)
     for _ in range(_EPOCHS):
         for items in torch.randperm(states.shape[1], generator=generator).to(device).split(_BATCH):
             share = weights[..., items]
@@ -185,7 +180,7 @@ def _train_networks(training: Training, states: Float[Tensor, "set item directio
             with torch.enable_grad():
                 outputs = _forward(parts, states[:, items])
                 wanted = targets[..., items].expand_as(outputs)
-                loss = (binary_cross_entropy_with_logits(outputs, wanted, reduction="none") * share).sum()
+                loss = binary_cross_entropy_with_logits(outputs, wanted, share, reduction="sum")
             adam.zero_grad()
             loss.backward()
             adam.step()
@@ -207,10 +202,10 @@ def fit_words(data: TrainingData) -> DetectorFit:
     present = bag_of_words(questions, answers)
     learns = data.training.fitted_on(torch.device("cpu")).numpy() > 0
     scores = np.zeros(learns.shape, np.float32)
-    for number, fits in enumerate(learns):
-        for place, learned in enumerate(fits):
-            weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
-            scores[number, place] = present @ weight + intercept
+    for number, fold in np.ndindex(learns.shape[:2]):
+        learned = learns[number, fold]
+        weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
+        scores[number, fold] = present @ weight + intercept
     return DetectorFit(data.training.assemble(torch.from_numpy(scores)).to(data.device), None)
 
 
@@ -310,15 +305,13 @@ class DetectorFits:
     def fit(self, name: str) -> DetectorFit:
         """The detector of that name."""
         if name not in self._fits:
-            self._fits[name] = self._fit(name)
+            if name in DETECTORS.plugins:
+                self._fits[name] = load(DETECTORS.plugins[name]).fit(self.data)
+            elif name in _FITS:
+                self._fits[name] = _FITS[name](self)
+            else:
+                self._fits[name] = fit_columns(self.data, DETECTORS[name].columns)
         return self._fits[name]
-
-    def _fit(self, name: str) -> DetectorFit:
-        if name in DETECTORS.plugins:
-            return load(DETECTORS.plugins[name]).fit(self.data)
-        if name in _FITS:
-            return _FITS[name](self)
-        return fit_columns(self.data, DETECTORS[name].columns)
 
     @cached_property
     def pathways(self) -> PathwayDetectors:
