@@ -101,8 +101,6 @@ def _why_not_computed(run: FinishedRun, missing: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class RunDataset:
-    """One dataset of one run."""
-
     data: Dataset
     run: FinishedRun
     longest: int
@@ -114,7 +112,6 @@ class RunDataset:
 
     @property
     def setting(self) -> DetectorSetting:
-        """The model and the prompt of the run."""
         manifest, recipe = self.run.manifest, self.run.recipe
         model = {name: value for name, value in manifest["model"].items() if name != "files"}
         return DetectorSetting.of(
@@ -227,7 +224,6 @@ class Detection:
 
     @cached_property
     def detectors(self) -> pl.DataFrame:
-        """Every metric of every detector."""
         return pl.read_csv(self._place("detectors.csv"), schema=DETECTOR_SCHEMA)
 
     @cached_property
@@ -344,8 +340,6 @@ def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
 
 
 class _Job:
-    """One call of `detect`."""
-
     def __init__(
         self,
         sources: Sequence[RunDataset],
@@ -379,7 +373,6 @@ class _Job:
 
     @property
     def trainable(self) -> list[Dataset]:
-        """Datasets that detectors learn from."""
         return [source.data for source in self.trained_on]
 
     def compare(self) -> None:

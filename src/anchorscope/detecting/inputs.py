@@ -31,8 +31,6 @@ ONE_PASS = tuple(
 
 @dataclass(frozen=True)
 class DetectOptions:
-    """What `anchorscope detect` takes."""
-
     detectors: tuple[str, ...] = ()
     """Detectors to compare; none: all."""
     bundles: tuple[str, ...] | None = None

@@ -25,7 +25,6 @@ WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
 COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings")
-"""Columns of the rows that are written."""
 STANDARD_INPUT = "-"
 _LONGEST_PASSAGE = 1_000_000
 _MOST_INPUT = 100_000_000  # bytes of standard input
@@ -48,7 +47,6 @@ class ScoreOptions:
     dtype: str = "auto"
     batch_tokens: int | None = None
     out: Path | None = None
-    """The file that rows are written to."""
     large_files: bool = False
     """Whether the file may be larger than the limits."""
     context: str | None = None
@@ -57,8 +55,6 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Scored:
-    """What came out."""
-
     trained: "TrainedDetector"
     item_ids: tuple[str, ...]
     scores: "tuple[Score, ...]"
@@ -72,7 +68,6 @@ class Scored:
     """Of every answer, whether it used its passages (`USE_COLUMNS`); empty where no question has one."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """One record per item."""
         uses = self.uses or ({},) * len(self.scores)
         return [
             {"item_id": name, **score.record(), **use}
@@ -80,7 +75,6 @@ class Scored:
         ]
 
     def record(self) -> dict[str, Any]:
-        """As one JSON object."""
         return {
             "detector": self.trained.name,
             "model": self.trained.setting.model,

@@ -43,7 +43,6 @@ _FITTED, _RANGE, _USE = "fitted", "range", "context_use"
 
 
 def pack(trained: TrainedDetector) -> dict[str, bytes]:
-    """A detector as the two files of a bundle, by name."""
     tensors: dict[str, Tensor] = {}
     parts = {_FITTED: store_detector(trained.fitted, _FITTED, tensors)}
     span = None if trained.range is None else store(trained.range, _RANGE, tensors)

@@ -37,7 +37,6 @@ class Bank:
     weight: Float[Tensor, "problem set fit direction"]
     bias: Float[Tensor, "problem set fit"]
     inner_auc: Float[Tensor, "problem set"]
-    """AUC within the inner folds."""
 
 
 def fit_bank(states: Shaped[Tensor, "problem item direction"], training: Training, device: torch.device) -> Bank:
@@ -109,7 +108,6 @@ class ProbeFits:
     directions: Directions
     states: Float[Tensor, "place item direction"]
     best: Int[np.ndarray, " set"]
-    """The place of each training set."""
     weight: Float[Tensor, "set fit direction"]
     bias: Float[Tensor, "set fit"]
 
@@ -152,7 +150,6 @@ class TrainingData:
 
     @cached_property
     def layers(self) -> tuple[int, ...]:
-        """The layers of the headline site."""
         return tuple(sorted(layer for run, site, layer in self.features.states if run == CLEAN and site == self.site))
 
     @cached_property
@@ -162,17 +159,14 @@ class TrainingData:
         return tuple(dict.fromkeys([*self.headline(CLEAN), *residual]))
 
     def headline(self, run: str) -> tuple[StateKey, ...]:
-        """A run's states at the headline site."""
         return tuple((run, self.site, layer) for layer in self.layers)
 
     @cached_property
     def n_directions(self) -> int:
-        """How many principal directions."""
         return default_directions(self.features.n_items, next(iter(self.features.states.values())).shape[1])
 
     @cached_property
     def directions(self) -> Directions:
-        """Principal directions of all clean states."""
         return self.directions_of(self.keys)
 
     def directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
@@ -203,7 +197,6 @@ class TrainingData:
 
     @cached_property
     def bank(self) -> Bank:
-        """Probes on the clean states, at every place."""
         return fit_bank(self.clean, self.training, self.device)
 
     @cached_property
@@ -235,7 +228,6 @@ class TrainingData:
 
     @cached_property
     def states_at_best(self) -> Float[Tensor, "set item direction"]:
-        """Clean states at each training set's best layer."""
         return self.clean[torch.from_numpy(self.probe.best).to(self.device)]
 
     def fit_at_best(self, training: Training) -> ProbeFits:
@@ -250,7 +242,6 @@ class TrainingData:
 
     @cached_property
     def confidence(self) -> tuple[str, ...]:
-        """The columns of confidence that are present."""
         return tuple(name for name in CONFIDENCE if name in self.features.columns)
 
     def columns(self, names: tuple[str, ...]) -> Float[Tensor, "set item column"]:
@@ -262,8 +253,6 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class DetectorFit:
-    """A detector, fitted on every training set."""
-
     scores: Float[Tensor, "set item"]
     """Log-odds of each item by a fit that never saw it."""
     build: Callable[[int], Fitted] | None
@@ -284,5 +273,4 @@ def fit_stacked(data: TrainingData, probes: Sequence[ProbeFits], names: tuple[st
 
 
 def as_detector(fits: ProbeFits) -> DetectorFit:
-    """A probe by itself."""
     return DetectorFit(fits.scores, fits.build)

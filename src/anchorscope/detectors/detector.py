@@ -189,8 +189,6 @@ def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str
 
 
 class Detector:
-    """A trained detector on its model."""
-
     def __init__(
         self,
         trained: TrainedDetector,
@@ -198,7 +196,6 @@ class Detector:
         batch_tokens: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Refuses a model that is not the one of the training."""
         refuse_unknown(trained.needs, lm.n_layers)
         self.trained = trained
         self._notes = refuse_other_model(trained, lm)
@@ -227,7 +224,6 @@ class Detector:
 
     @property
     def card(self) -> Card:
-        """What it was trained on, how good it is, what it cannot do."""
         return self.trained.card
 
     def score(self, question: str, answer: str | None = None, *, risk: float | None = None) -> Score:
@@ -312,7 +308,6 @@ NOTE = "What a cut does to many answers can be measured; what it does to a singl
 MOST_ALONE = 16
 """Key words that are cut one by one; of more, the first ones."""
 DRAWS = 3
-"""Random cuts."""
 
 
 def live_cuts(

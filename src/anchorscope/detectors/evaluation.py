@@ -41,11 +41,9 @@ from anchorscope.stats.streams import stream
 SPREAD = "auroc-spread"
 """The standard deviation of the AUROC over the fold seeds."""
 COMPARED = ("auroc", "auprc", "e-aurc", "brier")
-"""Metrics whose differences are reported."""
 AGAINST = ("confidence", "probe", "probe+confidence")
 """What every detector is compared with; a control is also compared with the detector whose control it is."""
 DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "auto")
-"""Detectors that have a risk–coverage curve."""
 NATURAL = "natural"
 
 Row = dict[str, Any]
@@ -71,12 +69,10 @@ class Measured:
     """Its interval, where that is not between percentiles of the resamples."""
 
     def row(self, name: str) -> Row:
-        """As part of a table's row, with its interval."""
         low, high = self.ends or percentile_interval(self.samples)
         return {name: self.value, "ci_low": float(low), "ci_high": float(high), "n": self.n}
 
     def __sub__(self, other: "Measured") -> "Measured":
-        """The paired difference."""
         return Measured(self.value - other.value, self.samples - other.samples, self.n)
 
 
@@ -94,13 +90,11 @@ class Judge:
 
     @cached_property
     def drawn(self) -> Float[np.ndarray, "resample item"]:
-        """Weights of the items in every resample."""
         return group_weights(self.groups, self.resamples, stream(self.seed, "detector resamples", self.name)) * (
             self.weights.astype(np.float32)
         )
 
     def metrics(self, scored: Scored, only_auroc: bool = False) -> Mapping[str, Measured]:
-        """Every metric of a detector, by its name in the tables."""
         n_seeds, n = len(scored.log_odds), len(self.labels)
         values: dict[str, list[float]] = {}
         samples: dict[str, np.ndarray] = {}
@@ -135,13 +129,10 @@ def balanced_weights(dataset: Dataset) -> Float[np.ndarray, " item"]:
 
 
 TOSS_FOLDS = 2
-"""Outer folds where labels are tossed."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How detectors are fitted and judged."""
-
     folds: int = 5
     seeds: int = 5
     tosses: int = 20
@@ -150,8 +141,6 @@ class Plan:
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """All detectors of one training dataset."""
-
     dataset: Dataset
     site: str
     plan: Plan
@@ -171,7 +160,6 @@ class TrainedOn:
 
     @property
     def whole(self) -> int:
-        """The training set of all items."""
         return self.plan.seeds * self.plan.folds
 
     @cached_property
@@ -181,7 +169,6 @@ class TrainedOn:
 
     @cached_property
     def left_out(self) -> Mapping[str, str]:
-        """Why the others cannot."""
         reasons = {name: missing_feature(name, self.dataset.features, self.site) for name in DETECTORS}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
@@ -234,7 +221,6 @@ class TrainedOn:
         )
 
     def tossed_areas(self, name: str) -> Float[np.ndarray, " toss"]:
-        """AUROC with tossed labels, one for every toss."""
         sets = slice(self.whole + 1, None)
         scored = self._left_out_scores(self.fits.fit(name).scores[sets], sets, TOSS_FOLDS)
         labels = self.fits.data.training.labels[sets][::TOSS_FOLDS]
@@ -281,7 +267,6 @@ class Evaluation:
     plan: Plan
     resamples: int
     names: Sequence[str]
-    """The detectors that are wanted."""
     progress: Progress
     n_datasets: int = 1
     """Datasets that detectors are trained on, over which the control of permuted labels is corrected."""

@@ -56,14 +56,11 @@ def needs_of(key: StateKey) -> "Needs":
 
 @dataclass(frozen=True)
 class Needs:
-    """What a detector asks for."""
-
     states: tuple[StateKey, ...] = ()
     columns: tuple[str, ...] = ()
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The runs whose states it reads."""
         return tuple(dict.fromkeys(run for run, _, _ in self.states))
 
     @property
@@ -73,7 +70,6 @@ class Needs:
 
     @staticmethod
     def together(several: "Iterable[Needs]") -> "Needs":
-        """What all of these ask for."""
         parts = tuple(several)
         states = dict.fromkeys(key for part in parts for key in part.states)
         return Needs(tuple(states), tuple(dict.fromkeys(name for part in parts for name in part.columns)))
@@ -89,14 +85,12 @@ class Features:
     """Numbers; and `text`."""
 
     def take(self, items: Sequence[int] | Int[np.ndarray, " chosen"]) -> "Features":
-        """Some of the items, in this order."""
         chosen = np.asarray(items, dtype=np.int64)
         index = torch.from_numpy(chosen)
         states = {key: values[index.to(values.device)] for key, values in self.states.items()}
         return Features(len(chosen), states, {name: values[chosen] for name, values in self.columns.items()})
 
     def only(self, needs: Needs) -> "Features":
-        """Nothing but what is needed."""
         states = {key: self.states[key] for key in needs.states}
         return Features(self.n_items, states, {name: self.columns[name] for name in needs.columns})
 
@@ -113,7 +107,6 @@ class Features:
         return self.states[key]
 
     def has(self, needs: Needs) -> bool:
-        """Whether all of this is present."""
         return all(key in self.states for key in needs.states) and all(name in self.columns for name in needs.columns)
 
 

@@ -43,7 +43,6 @@ from anchorscope.evidence_parts.principal import Directions
 from anchorscope.plugins import load
 
 HIDDEN = (256, 128, 64)
-"""Hidden units of SAPLMA's network."""
 TEXT_DIRECTIONS = 128
 _PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
 _EPOCHS, _BATCH, _RATE = 5, 32, 1e-3  # of SAPLMA
@@ -60,7 +59,6 @@ class DetectorPlugin:
 
     @property
     def name(self) -> str:
-        """As in the column `detector`."""
         return self.entry.name
 
 
@@ -108,7 +106,6 @@ def fit_text(data: TrainingData) -> DetectorFit:
 
 
 def fit_residual(data: TrainingData) -> DetectorFit:
-    """A probe on the residual stream, at its best layer."""
     places = [place for place, key in enumerate(data.keys) if key[1] == RESIDUAL]
     return as_detector(data.at_best(data.bank, places))
 
@@ -197,7 +194,6 @@ def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> Detecto
 
 
 def fit_words(data: TrainingData) -> DetectorFit:
-    """Logistic regression on the bag of words."""
     questions, _, answers = zip(*(text.rpartition("\n") for text in data.features.columns[TEXT]), strict=True)
     present = bag_of_words(questions, answers)
     learns = data.training.fitted_on(torch.device("cpu")).numpy() > 0
@@ -303,7 +299,6 @@ class DetectorFits:
     _fits: dict[str, DetectorFit] = field(default_factory=dict)
 
     def fit(self, name: str) -> DetectorFit:
-        """The detector of that name."""
         if name not in self._fits:
             if name in DETECTORS.plugins:
                 self._fits[name] = load(DETECTORS.plugins[name]).fit(self.data)

@@ -139,7 +139,6 @@ class Score:
     """What may make the number worth less."""
 
     def record(self) -> dict[str, Any]:
-        """As a row of a result."""
         return {**asdict(self), "warnings": list(self.warnings)}
 
 
@@ -159,7 +158,6 @@ class Decisions:
         return cls(calibration.slope * raw + calibration.intercept, calibration.probability(raw), outside)
 
     def verdicts(self, threshold: Threshold | None) -> list[str]:
-        """What follows for a risk."""
         least = HALF if threshold is None else threshold.probability
         accepted = self.probability >= (np.inf if least is None else least)
         return np.where(self.outside, OUT_OF_RANGE, np.where(accepted, ACCEPT, ABSTAIN)).tolist()

@@ -70,11 +70,9 @@ class Training:
 
     @property
     def n_sets(self) -> int:
-        """How many training sets."""
         return len(self.members)
 
     def take(self, sets: slice | Int[np.ndarray, " chosen"]) -> "Training":
-        """Some of the sets."""
         return Training(*(part[sets] for part in vars(self).values()))
 
     @staticmethod
@@ -112,7 +110,6 @@ class Training:
         return weighted_auc(scores[..., None, :], held, self.targets(scores.device)[:, None])
 
     def targets(self, device: torch.device) -> Float[Tensor, "set item"]:
-        """Labels as 0 and 1."""
         return torch.from_numpy(self.labels).to(device).float()
 
     def leaving_out(self, domains: Int[np.ndarray, " item"]) -> "Training":
@@ -143,7 +140,6 @@ def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> Training:
 
 
 def whole_set(dataset: Dataset, seed: int, name: str) -> Training:
-    """One training set of all items."""
     return _with_inner(dataset, np.ones((1, len(dataset.labels)), dtype=bool), seed, f"{name} whole")
 
 
@@ -203,7 +199,6 @@ class Stacked:
     """Log-odds of each item by a fit that never saw it."""
 
     def of_set(self, number: int) -> tuple[tuple[float, ...], float]:
-        """Weights and bias of the fit on all of a training set."""
         return tuple(self.weight[number, INNER_FOLDS].tolist()), float(self.bias[number, INNER_FOLDS])
 
 
