@@ -39,7 +39,6 @@ from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_
 from anchorscope.files import canonical_hash
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.kept_states import features_place, place_of, read_header, read_layer
-from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.models.sources import is_shape, locate
 from anchorscope.pipeline import run_recipe
@@ -113,28 +112,17 @@ class RunDataset:
     @property
     def setting(self) -> DetectorSetting:
         manifest, recipe = self.run.manifest, self.run.recipe
-        model = {name: value for name, value in manifest["model"].items() if name != "files"}
-        return DetectorSetting.of(
-            ModelIdentity(**model),
-            Template(**manifest["template"]),
-            recipe.position,
-            edges=recipe.edges,
-            exact_tokens=recipe.exact_tokens,
-            max_new_tokens=recipe.max_new_tokens,
-        )
+        others = {name: getattr(recipe, name) for name in ("edges", "exact_tokens", "max_new_tokens")}
+        return DetectorSetting.of(manifest["model"], Template(**manifest["template"]), recipe.position, **others)
 
 
 def read_runs(runs: Sequence[FinishedRun], detectors: Sequence[str] = ()) -> list[RunDataset]:
     """Every dataset of the runs, in order, with the states that the named detectors read; all by default."""
     wanted = {CLEAN, KNOCKOUT, *(run for name in detectors or DETECTORS for run in DETECTORS[name].runs)}
-    return [
-        _read(run, name, shown_name(run, name, runs[0]), run.recipe.prompt != runs[0].recipe.prompt, wanted)
-        for run in runs
-        for name in run.manifest["reference_layers"]
-    ]
+    return [_read(run, name, runs[0], wanted) for run in runs for name in run.manifest["reference_layers"]]
 
 
-def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: Collection[str]) -> RunDataset:
+def _read(run: FinishedRun, name: str, first: FinishedRun, wanted: Collection[str]) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
     ids = [str(item_id) for item_id in read_header(run.place(place_of(name, CLEAN)))["item_ids"]]
     used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
@@ -143,7 +131,7 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
     texts = texts_of(zip(questions, answers, strict=True))
     data = Dataset(
-        shown,
+        shown_name(run, name, first),
         Features(len(ids), _states(run, name, wanted), {**_columns(run, name, used), TEXT: texts}),
         used["truthful"].to_numpy().astype(bool),
         used["group"].to_numpy().astype(np.int64),
@@ -155,7 +143,7 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
     longest = int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
     about = f"{len(ids)} answers, {data.labels.sum()} true; {share:.1%} true among all {graded.height} that were graded"
-    return RunDataset(data, run, longest, about, other_prompt)
+    return RunDataset(data, run, longest, about, run.recipe.prompt != first.recipe.prompt)
 
 
 def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateKey, torch.Tensor]:
@@ -180,32 +168,17 @@ def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateK
 
 def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.ndarray]:
     """Plain numbers: those that were kept for detectors, or the two that every run has."""
-    place = features_place(name)
+    numbers, place = used.select(log_prob_mean="confidence_mean", log_prob_min="confidence_min"), features_place(name)
     if place in run.manifest["sha256"]:
-        numbers = run.parquet(place.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
-        kept = used.select("item_id").join(numbers, on="item_id", how="left", maintain_order="left")
-        found = {column: kept[column].to_numpy().astype(np.float64) for column in kept.columns if column != "item_id"}
-    else:
-        in_items = {"log_prob_mean": "confidence_mean", "log_prob_min": "confidence_min"}
-        found = {name: used[column].to_numpy().astype(np.float64) for name, column in in_items.items()}
-    return {column: values for column, values in found.items() if np.isfinite(values).all()}
+        kept = run.parquet(place.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
+        numbers = used.select("item_id").join(kept, on="item_id", how="left", maintain_order="left").drop("item_id")
+    values = {column: numbers[column].to_numpy().astype(np.float64) for column in numbers.columns}
+    return {column: each for column, each in values.items() if np.isfinite(each).all()}
 
 
 MANIFEST = "detection.json"
-_FOLDER = SealedFolder(
-    "comparison of detectors",
-    "anchorscope detect",
-    MANIFEST,
-    (
-        *(f"{name}.csv" for name in TABLES),
-        "observations.json",
-        "bundles",
-        "figures",
-        "report.html",
-        "report.md",
-        MANIFEST,
-    ),
-)
+_FILES = (*(f"{name}.csv" for name in TABLES), "observations.json", "bundles", "figures", "report.html", "report.md")
+_FOLDER = SealedFolder("comparison of detectors", "anchorscope detect", MANIFEST, (*_FILES, MANIFEST))
 
 
 class Detection:
@@ -361,7 +334,8 @@ class _Job:
         self.warnings = [f"{it.data.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for it in few]
         self.warnings += warnings
         self.left_out: dict[str, str] = {}
-        for name in BUNDLES if options.bundles is None else options.bundles:
+        self.bundles = BUNDLES if options.bundles is None else options.bundles
+        for name in self.bundles:
             for dataset in self.trainable:
                 missing = missing_feature(name, dataset.features, self.site)
                 if missing is not None and options.bundles is not None:
@@ -400,18 +374,13 @@ class _Job:
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
         plan = replace(self.evaluation.plan, seeds=0, tosses=0)
         trained = TrainedOn(data, self.site, plan, self.device)
-        about = "; ".join(f"{source.data.name}: {source.about}" for source in self.trained_on)
-        longest = max(source.longest for source in self.trained_on)
-        context_use = calibrate_context_use([source.run for source in self.trained_on])
-        setting, risks = self.trained_on[0].setting, self.options.risks
         saved: dict[str, dict[str, Any]] = {}
-        wanted = BUNDLES if self.options.bundles is None else self.options.bundles
-        names = [name for name in wanted if name in trained.names]
+        names = [name for name in self.bundles if name in trained.names]
         self.progress.start("bundles", len(names))
         for name in names:
             rows = [row for row in self.evaluation.tables["detectors"] if row["detector"] == name]
-            made = trained_detector(trained, name, setting, about, longest, rows, risks)
-            write_bundle(folder / name, replace(made, context_use=context_use))
+            made = trained_detector(trained, name, self.trained_on, rows, self.options.risks)
+            write_bundle(folder / name, made)
             saved[name] = self._describe_saved(made, f"{folder.name}/{name}", rows)
             self.progress.advance(1)
         self.progress.finish()
@@ -453,32 +422,22 @@ LEADING_COVERAGE = 0.3
 
 
 def trained_detector(
-    trained: TrainedOn,
-    name: str,
-    setting: DetectorSetting,
-    about: str,
-    longest: int,
-    rows: Sequence[dict[str, Any]],
-    risks: Sequence[float],
+    trained: TrainedOn, name: str, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]], risks: Sequence[float]
 ) -> TrainedDetector:
-    """One detector, ready for use; `about` describes its data, `longest` is the longest prompt with its answer, `rows`
-    are those of `detectors.csv` about it."""
-    build = trained.fits.fit(name).build
+    """One detector, ready for use; `sources` are its data, `rows` those of `detectors.csv` about it."""
+    build, dataset, number = trained.fits.fit(name).build, trained.dataset, trained.whole
     if build is None:
         raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
-    scale = trained.calibration(name, natural=True)
-    number, dataset = trained.whole, trained.dataset
+    fitted, scale = build(number), trained.calibration(name, natural=True)
     labels, natural, groups = dataset.labels, dataset.natural, dataset.groups
-    prevalence = float(natural[labels].sum() / natural.sum())
     (slope,), bias = scale.of_set(number)
-    calibration = Calibration(slope, bias, prevalence)
     probability = expit(scale.scores[number].cpu().numpy())
     # One item of each group, drawn by lot: those of one group are not independent, and files have an order.
     by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
     one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
-    fitted = build(number)
     span = fitted.range if isinstance(fitted, WithFallback) else Ranges(trained.fits.data, groups, groups).build(number)
     assert isinstance(span, TrainingRange), "a fallback takes over where states are unlike those of training"
+    about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
         tuple({key: value for key, value in row.items() if value == value} for row in rows),  # NaN: JSON has none
@@ -490,11 +449,12 @@ def trained_detector(
     return TrainedDetector(
         name=name,
         fitted=fitted,
-        calibration=calibration,
-        setting=setting,
+        calibration=Calibration(slope, bias, float(natural[labels].sum() / natural.sum())),
+        setting=sources[0].setting,
         card=card,
         thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
-        range=replace(span, longest=longest),
+        range=replace(span, longest=max(source.longest for source in sources)),
+        context_use=calibrate_context_use([source.run for source in sources]),
     )
 
 
@@ -542,14 +502,9 @@ def calibration_rows(
     """Predicted and true shares in bins of equal width that hold answers, as `Card.calibration` has them."""
     bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
     counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
+    rows = zip(bins.probability.tolist(), bins.rate.tolist(), (counted.mass * len(labels)).tolist(), strict=True)
     return tuple(
-        {
-            "low": place / BINS,
-            "high": (place + 1) / BINS,
-            "n": round(float(counted.mass[place]) * len(labels)),
-            "said": round(float(bins.probability[place]), 4),
-            "true": round(float(bins.rate[place]), 4),
-        }
-        for place in range(BINS)
+        {"low": place / BINS, "high": (place + 1) / BINS, "n": round(n), "said": round(mean, 4), "true": round(rate, 4)}
+        for place, (mean, rate, n) in enumerate(rows)
         if bins.mass[place] > 0
     )

@@ -16,7 +16,6 @@ from anchorscope.detectors.features import Features, Needs
 from anchorscope.detectors.fitted import Fitted, TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
-from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration, Threshold
 
 
@@ -45,11 +44,11 @@ class DetectorSetting:
     max_new_tokens: int = 16
 
     @classmethod
-    def of(cls, identity: ModelIdentity, template: Template, position: str, **others: Any) -> "DetectorSetting":
-        """The setting of a run's model and prompt; `others` are the rest of its fields."""
-        names = ("source", "fingerprint", "tokenizer", "n_layers", "d_model", "dtype")
-        same = {name: getattr(identity, name) for name in names}
-        return cls(model=identity.name, template=template, position=position, **same, **others)
+    def of(cls, model: Mapping[str, Any], template: Template, position: str, **others: Any) -> "DetectorSetting":
+        """The setting of a run's model, as its manifest has it, and prompt; `others` are the rest of its fields."""
+        same = ("source", "fingerprint", "tokenizer", "n_layers", "d_model", "dtype")
+        facts = {name: model[name] for name in same}
+        return cls(model=model["name"], template=template, position=position, **facts, **others)
 
 
 @dataclass(frozen=True)
