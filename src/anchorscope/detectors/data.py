@@ -183,13 +183,9 @@ class TrainingData:
 
     def along(self, keys: tuple[StateKey, ...], directions: Directions) -> Float[Tensor, "place item direction"]:
         """States along directions: one problem for each key."""
-        parts = [
-            Directions(directions.weight[place : place + 1], directions.offset[place : place + 1]).reduce(
-                self.features.state(key)[None], self.device
-            )
-            for place, key in enumerate(keys)
-        ]
-        return torch.cat(parts)
+        device, states = self.device, map(self.features.state, keys)
+        maps = zip(states, directions.weight.to(device), directions.offset.to(device), strict=False)
+        return torch.stack([(part.to(device).double() @ weight.T + offset).float() for part, weight, offset in maps])
 
     def changed(self, run: str) -> Float[Tensor, "layer item direction"]:
         """Another run's states at the headline site, along the clean directions."""

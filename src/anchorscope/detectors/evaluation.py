@@ -201,15 +201,16 @@ class TrainedOn:
             return None
         scale = self.calibration(name, natural)
         sets = self._sets_for(other)
-        found = np.empty(other.features.n_items)
+        log_odds = np.empty(other.features.n_items)
         for number in np.unique(sets):
-            fitted = build(int(number))
-            if not other.features.has(fitted.needs):
+            fitted, items = build(int(number)), np.flatnonzero(sets == number)
+            try:
+                features = other.features.only(fitted.needs).take(items)
+            except KeyError:
                 return None
-            items = np.flatnonzero(sets == number)
             (slope,), bias = scale.of_set(int(number))
-            found[items] = slope * fitted.log_odds(other.features.only(fitted.needs).take(items)) + bias
-        return Scored(found[None], sets[None])
+            log_odds[items] = slope * fitted.log_odds(features) + bias
+        return Scored(log_odds[None], sets[None])
 
     def _sets_for(self, other: Dataset) -> Int[np.ndarray, " item"]:
         """The training set that may score each item of another dataset: the whole one, or one without its group."""

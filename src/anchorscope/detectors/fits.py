@@ -205,94 +205,21 @@ def fit_words(data: TrainingData) -> DetectorFit:
     return DetectorFit(data.training.assemble(torch.from_numpy(scores)).to(data.device), None)
 
 
-PREDICTED, RANDOM_GATE, CONSTANT_GATE = "predicted", "random", "constant"
 _PARTS = ("question", "answer")
 _CERTAIN = 4.0  # log-odds of a gate that was drawn at random
 _OTHER_SIDE = 0.01  # weight of the other side's items: an expert may otherwise see one class only
 
 
 @dataclass(frozen=True)
-class PathwayDetectors:
-    """Mixture-of-Probes and Pathway Reweighting over the same training sets and the same gate.
-
-    Both are the paper's, which publishes no formula for either: this is our reading. Its rule for pathways needs the
-    label: Q-Anchored items are almost all true, and a gate that predicts the pathway then predicts the label. Here an
-    item is question-sided if the cut moves the probe's log-odds, in either direction, by more than it moves those of
-    half of the training items; the gate predicts that from the clean state. As controls the gate is drawn at random, or
-    the same for every item.
-    """
-
-    data: TrainingData
-
-    @cached_property
-    def question_sided(self) -> Bool[np.ndarray, "set item"]:
-        """Whether the cut moves an item's log-odds more than it moves the median member's."""
-        probe = self.data.probe
-        change = (probe.scores - probe.scores_of(self.data.changed(KNOCKOUT))).abs().cpu()
-        members = torch.from_numpy(self.data.training.members)
-        median = torch.where(members, change, torch.nan).nanmedian(-1, keepdim=True).values
-        return (change > median).numpy()
-
-    @cached_property
-    def predicted_gate(self) -> ProbeFits:
-        """A probe that reads from the clean state whether an item is question-sided."""
-        return self.data.fit_at_best(replace(self.data.training, labels=self.question_sided))
-
-    def gate_log_odds(self, gate: str) -> Float[Tensor, "set item"]:
-        """Log-odds of "question-sided" by one of the gates."""
-        if gate == PREDICTED:
-            return self.predicted_gate.scores
-        zero = torch.zeros_like(self.data.probe.scores)
-        if gate == CONSTANT_GATE:
-            return zero
-        generator = torch.Generator().manual_seed(0)  # the same on every device
-        coin = torch.rand(self.data.features.n_items, generator=generator).to(zero.device) > 0.5
-        return zero + torch.where(coin, _CERTAIN, -_CERTAIN)
-
-    @cached_property
-    def experts(self) -> tuple[ProbeFits, ProbeFits]:
-        """A probe for question-sided items and one for the others."""
-        sides = [np.where(side, 1, _OTHER_SIDE) for side in (self.question_sided, ~self.question_sided)]
-        question, answer = (self.data.fit_at_best(replace(self.data.training, weights=side)) for side in sides)
-        return question, answer
-
-    def fit_mixture(self, gate: str = PREDICTED) -> DetectorFit:
-        """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert)."""
-        question, answer = self.experts
-        scores = mix_log_odds(self.gate_log_odds(gate), question.scores, answer.scores)
-
-        def build(number: int) -> Fitted:
-            return Mixture(*(fits.build(number) for fits in (self.predicted_gate, question, answer)))
-
-        return DetectorFit(scores, build if gate == PREDICTED else None)
-
-    def fit_reweighting(self, gate: str = PREDICTED) -> DetectorFit:
-        """Pathway Reweighting: attention to the gate's side is strengthened, and one probe reads the resulting state.
-
-        Every item has two rows, one for either side, and a training set learns from the row that its gate chooses. A
-        constant gate strengthens the question for all. The inner folds choose both strengths. It is there to compare
-        with: an answer would have to be read twice.
-        """
-        data, training = self.data, self.data.training
-        asks = self.gate_log_odds(gate).cpu().numpy() >= 0
-        doubled = Training.together([replace(training, weights=side) for side in (asks, ~asks)], axis=1)
-        boosted = {(part, alpha): data.changed(boost_name(part, alpha)) for part in _PARTS for alpha in BOOSTS}
-        strengths = [((_PARTS[0], first), (_PARTS[1], second)) for first in BOOSTS for second in BOOSTS]
-        scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
-        for layer in np.unique(data.probe.best).tolist():
-            sets = np.flatnonzero(data.probe.best == layer)
-            own = doubled.take(sets)
-            states = torch.stack([torch.cat([boosted[side][layer] for side in pair]) for pair in strengths])
-            bank = fit_bank(states, own, data.device)
-            fits = replace(data, training=own).at_best(bank, range(len(strengths)), states=states)
-            question, answer = fits.scores.chunk(2, dim=1)
-            scores[sets] = torch.where(torch.from_numpy(asks[sets]).to(scores.device), question, answer)
-        return DetectorFit(scores, None)
-
-
-@dataclass(frozen=True)
 class DetectorFits:
-    """Detectors over one set of training data, each fitted when it is first asked for."""
+    """Detectors over one set of training data, each fitted when it is first asked for.
+
+    Mixture-of-Probes and Pathway Reweighting share a gate. Both are the paper's, which publishes no formula for either:
+    this is our reading. Its rule for pathways needs the label: Q-Anchored items are almost all true, and a gate that
+    predicts the pathway then predicts the label. Here an item is question-sided if the cut moves the probe's log-odds,
+    in either direction, by more than it moves those of half of the training items; the gate predicts that from the
+    clean state. As controls the gate is drawn at random, or the same for every item.
+    """
 
     data: TrainingData
     dataset: Dataset
@@ -309,9 +236,67 @@ class DetectorFits:
         return self._fits[name]
 
     @cached_property
-    def pathways(self) -> PathwayDetectors:
-        """Mixture-of-Probes and Pathway Reweighting, which share their gate."""
-        return PathwayDetectors(self.data)
+    def question_sided(self) -> Bool[np.ndarray, "set item"]:
+        """Whether the cut moves an item's log-odds more than it moves the median member's."""
+        probe = self.data.probe
+        change = (probe.scores - probe.scores_of(self.data.changed(KNOCKOUT))).abs().cpu()
+        members = torch.from_numpy(self.data.training.members)
+        median = torch.where(members, change, torch.nan).nanmedian(-1, keepdim=True).values
+        return (change > median).numpy()
+
+    @cached_property
+    def predicted_gate(self) -> ProbeFits:
+        """A probe that reads from the clean state whether an item is question-sided."""
+        return self.data.fit_at_best(replace(self.data.training, labels=self.question_sided))
+
+    @cached_property
+    def gates(self) -> dict[str, Float[Tensor, "set item"]]:
+        """Log-odds of "question-sided", predicted and as the controls have them."""
+        predicted = self.predicted_gate.scores
+        generator = torch.Generator().manual_seed(0)  # the same on every device
+        coin = torch.rand(self.data.features.n_items, generator=generator).to(predicted.device) > 0.5
+        drawn = torch.where(coin, _CERTAIN, -_CERTAIN).expand_as(predicted)
+        return {"predicted": predicted, "random": drawn, "constant": torch.zeros_like(predicted)}
+
+    @cached_property
+    def experts(self) -> tuple[ProbeFits, ProbeFits]:
+        """A probe for question-sided items and one for the others."""
+        sides = [np.where(side, 1, _OTHER_SIDE) for side in (self.question_sided, ~self.question_sided)]
+        question, answer = (self.data.fit_at_best(replace(self.data.training, weights=side)) for side in sides)
+        return question, answer
+
+    def fit_mixture(self, gate: str = "predicted") -> DetectorFit:
+        """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert)."""
+        question, answer = self.experts
+        scores = mix_log_odds(self.gates[gate], question.scores, answer.scores)
+
+        def build(number: int) -> Fitted:
+            return Mixture(*(fits.build(number) for fits in (self.predicted_gate, question, answer)))
+
+        return DetectorFit(scores, build if gate == "predicted" else None)
+
+    def fit_reweighting(self, gate: str = "predicted") -> DetectorFit:
+        """Pathway Reweighting: attention to the gate's side is strengthened, and one probe reads the resulting state.
+
+        Every item has two rows, one for either side, and a training set learns from the row that its gate chooses. A
+        constant gate strengthens the question for all. The inner folds choose both strengths. It is there to compare
+        with: an answer would have to be read twice.
+        """
+        data, training = self.data, self.data.training
+        asks = self.gates[gate].cpu().numpy() >= 0
+        doubled = Training.together([replace(training, weights=side) for side in (asks, ~asks)], axis=1)
+        boosted = {(part, alpha): data.changed(boost_name(part, alpha)) for part in _PARTS for alpha in BOOSTS}
+        strengths = [((_PARTS[0], first), (_PARTS[1], second)) for first in BOOSTS for second in BOOSTS]
+        scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
+        for layer in np.unique(data.probe.best).tolist():
+            sets = np.flatnonzero(data.probe.best == layer)
+            own = doubled.take(sets)
+            states = torch.stack([torch.cat([boosted[side][layer] for side in pair]) for pair in strengths])
+            bank = fit_bank(states, own, data.device)
+            fits = replace(data, training=own).at_best(bank, range(len(strengths)), states=states)
+            question, answer = fits.scores.chunk(2, dim=1)
+            scores[sets] = torch.where(torch.from_numpy(asks[sets]).to(scores.device), question, answer)
+        return DetectorFit(scores, None)
 
 
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
@@ -322,12 +307,12 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),
     "saplma": lambda fits: fit_saplma(fits.data),
     "probe+confidence": lambda fits: fit_stacked(fits.data, (fits.data.probe,), fits.data.confidence),
-    "mop": lambda fits: fits.pathways.fit_mixture(),
-    "mop-random-gate": lambda fits: fits.pathways.fit_mixture(RANDOM_GATE),
-    "mop-constant-gate": lambda fits: fits.pathways.fit_mixture(CONSTANT_GATE),
-    "pr-attention": lambda fits: fits.pathways.fit_reweighting(),
-    "pr-attention-random-gate": lambda fits: fits.pathways.fit_reweighting(RANDOM_GATE),
-    "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
+    "mop": lambda fits: fits.fit_mixture(),
+    "mop-random-gate": lambda fits: fits.fit_mixture("random"),
+    "mop-constant-gate": lambda fits: fits.fit_mixture("constant"),
+    "pr-attention": lambda fits: fits.fit_reweighting(),
+    "pr-attention-random-gate": lambda fits: fits.fit_reweighting("random"),
+    "pr-attention-constant-gate": lambda fits: fits.fit_reweighting("constant"),
     "auto": lambda fits: fit_auto(fits.data, fits.dataset),
     "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
     "text": lambda fits: fit_text(fits.data),
