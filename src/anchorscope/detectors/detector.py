@@ -147,13 +147,18 @@ class ScoringSession:
         features = {}
         for run, part in zip(variants, passed.variants, strict=True):
             columns = dict(plain)
-            if stats:
+            if part.answers is not None:
                 answers = part.answers.by_item()
                 columns |= {column: np.array([read(tokens) for tokens in answers]) for column, read in COLUMNS.items()}
-            if RAUQ in needs.columns:
-                attended = [passed.attention[item].previous for item in range(len(items))]
-                columns[RAUQ] = np.array([rauq(tokens[0], to) for tokens, to in zip(answers, attended, strict=True)])
-            states = {key: part.states[places.index(_place(key)), key[2]] for key in needs.states}
+                if RAUQ in needs.columns:
+                    columns[RAUQ] = np.array(
+                        [rauq(tokens[0], passed.attention[item].previous) for item, tokens in enumerate(answers)]
+                    )
+            states = (
+                {}
+                if part.states is None
+                else {key: part.states[places.index(_place(key)), key[2]] for key in needs.states}
+            )
             for (read_in, site, layer), values in states.items():
                 if not bool(values.isfinite().all()):
                     raise UserError(
@@ -248,19 +253,19 @@ class Detector:
     def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
         """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
-        notes = (*self._notes, *self.trained.threshold_notes(risk))
-        rows: Iterator[tuple[float, float, str]] = iter(())
+        notes, context = (*self._notes, *self.trained.threshold_notes(risk)), self.session.lm.context
+        judged: Iterator[tuple[float, float, str]] = iter(())
         if read:
             decided = Decisions.of(self.trained, self.session.features(read, self.trained.needs))
             verdicts = decided.verdicts(self.trained.threshold(risk))
-            rows = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
-        context = self.session.lm.context
+            judged = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
         scores = []
         for item in items:
-            unread = item.tokens is None  # an answer without a word, or a question that the model can't read
-            judged = (None, None, ABSTAIN) if unread else next(rows)
-            warnings = [unread_reason(item, context)] if unread else self._warnings(item)
-            scores.append(Score(item.question.question, item.answer.text, *judged, (*notes, *warnings)))
+            if item.tokens is None:  # an answer without a word, or a question that the model can't read
+                row = None, None, ABSTAIN, (*notes, unread_reason(item, context))
+            else:
+                row = *next(judged), (*notes, *self._warnings(item))
+            scores.append(Score(item.question.question, item.answer.text, *row))
         return scores
 
     def _warnings(self, item: Item) -> list[str]:

@@ -161,24 +161,17 @@ def _with_inner(dataset: Dataset, members: Bool[np.ndarray, "set item"], seed: i
         learns = np.flatnonzero(chosen)
         order = priorities(seed, f"detector inner {name} {place}", dataset.item_ids)[learns]
         inner[place, learns] = grouped_folds(dataset.groups[learns], strata[learns], INNER_FOLDS, order)
-    _refuse_one_sided(dataset, members, inner)
-    labels = np.broadcast_to(dataset.labels, members.shape).copy()  # torch wants to be able to write
-    return Training(labels, members, inner, np.ones(members.shape))
-
-
-def _refuse_one_sided(dataset: Dataset, members: np.ndarray, inner: np.ndarray) -> None:
-    """Every part that teaches or judges needs true and false answers."""
     held = inner[:, None] == np.arange(INNER_FOLDS)[None, :, None]
-    outside = members[~members.all(axis=1)]
-    parts = np.concatenate(
-        [held.reshape(-1, len(dataset.labels)), (members[:, None] & ~held).reshape(-1, len(dataset.labels)), ~outside]
-    )
+    folds = np.concatenate([held, members[:, None] & ~held]).reshape(-1, members.shape[1])
+    parts = np.concatenate([folds, ~members[~members.all(axis=1)]])  # whatever teaches or judges
     if not ((parts & dataset.labels).any(axis=1) & (parts & ~dataset.labels).any(axis=1)).all():
         n_true, n_groups = int(dataset.labels.sum()), len(np.unique(dataset.groups))
         raise UserError(
             f"{n_true} true and {len(dataset.labels) - n_true} false answers in {n_groups} groups "
             f"are too few: every fold needs some of both; ask more questions (--limit), or train on another dataset."
         )
+    labels = np.broadcast_to(dataset.labels, members.shape).copy()  # torch wants to be able to write
+    return Training(labels, members, inner, np.ones(members.shape))
 
 
 PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
@@ -249,9 +242,9 @@ def newton(
 ) -> Float[Tensor, "set fit column"]:
     """Minimises mean log-loss + ½λ‖w‖², the last column (the intercept) without penalty; damped Newton steps."""
     share = weights / weights.sum(-1, keepdim=True)
-    ridge = torch.full((design.shape[-1],), penalty, dtype=design.dtype, device=design.device)
+    ridge = design.new_full((design.shape[-1],), penalty)
     ridge[-1] = 1e-9
-    found = torch.zeros(*weights.shape[:2], design.shape[-1], dtype=design.dtype, device=design.device)
+    found = design.new_zeros(*weights.shape[:2], design.shape[-1])
     sign = (1 - 2 * targets)[:, None]
 
     def objective(weight: Tensor) -> Tensor:
@@ -267,14 +260,13 @@ def newton(
         curvature = probability * (1 - probability) * share
         hessian = (design[:, None] * curvature[..., None]).transpose(2, 3) @ design[:, None] + torch.diag(ridge)
         step = torch.linalg.solve(hessian, gradient[..., None])[..., 0]
-        length, after = torch.ones_like(now), objective(found - step)
+        after = objective(found - step)
         for _ in range(_HALVINGS):
-            worse = after > now + 1e-12
+            worse = (after > now + 1e-12)[..., None]
             if not bool(worse.any()):
                 break
-            length = torch.where(worse, length / 2, length)
-            after = objective(found - length[..., None] * step)
-        better = after <= now
-        found = torch.where(better[..., None], found - length[..., None] * step, found)
-        now = torch.where(better, after, now)
+            step = torch.where(worse, step / 2, step)
+            after = objective(found - step)
+        found = torch.where((after <= now)[..., None], found - step, found)
+        now = torch.fmin(now, after)
     return found

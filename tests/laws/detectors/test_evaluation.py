@@ -7,12 +7,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from anchorscope.detectors.evaluation import COMPARED, Evaluation, Judge, Scored, TrainedOn, balanced_weights, pooled
-from anchorscope.detectors.training import INNER_FOLDS, Training, calibrated, tossed
+from anchorscope.detectors.training import INNER_FOLDS, Dataset, Training, calibrated, tossed
 from anchorscope.progress import Silent
+from anchorscope.stats.detection_metrics import ece
 from made_detection import made_dataset, made_trained
 
 N, SEEDS, RESAMPLES = 90, 3, 60
@@ -207,7 +209,7 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
         slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
         log_odds = build(number).log_odds(other.features.take([item]))[0]
         assert found.log_odds[0, item] == pytest.approx(slope * log_odds + bias, abs=1e-5)
-    assert used == {0, 1}
+    assert used == {0, 1}  # items of different fits are not compared: each has its own stratum
     expected = [trained.whole if item not in shared else None for item in range(40)]
     assert all(one is None or one == stratum for one, stratum in zip(expected, found.strata[0], strict=True))
 
@@ -268,3 +270,24 @@ def test_tossed_labels_keep_the_numbers_of_every_relation() -> None:
     assert not np.array_equal(tossed(uneven, 1, 1).labels, lots[1])
     agreement = np.mean([(tossed(uneven, 0, toss).labels == uneven.labels).mean() for toss in range(40)])
     assert abs(agreement - (0.2**2 + 0.8**2)) < 0.05  # what chance gives, were they not drawn from the labels' places
+
+
+def test_balanced_probabilities_of_a_run_that_was_not_balanced():
+    """Without balancing one answer in five is true; judged as balanced, one in two."""
+    whole = made_dataset(n=500, signal=1.0)
+    kept = [place for place in range(500) if place % 2 or place % 8 == 0]
+    dataset = Dataset(
+        "made",
+        whole.features.take(kept),
+        whole.labels[kept],
+        whole.groups[kept],
+        *([values[place] for place in kept] for values in (whole.relations, whole.item_ids)),
+        natural=np.ones(len(kept)),
+        group_keys=[whole.group_keys[place] for place in kept],
+    )
+    trained = made_trained(dataset, seeds=1)
+    said = {natural: expit(trained.in_domain("confidence", natural).log_odds[0]) for natural in (False, True)}
+    labels, weights = dataset.labels, balanced_weights(dataset)
+    assert float(ece(said[False], labels, weights)) < 0.1
+    assert float(ece(said[True], labels)) < 0.1
+    assert float(ece(said[True], labels, weights)) > 0.1  # those of the natural prevalence would not do
