@@ -261,6 +261,7 @@ class Detector:
             judged = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
         scores = []
         for item in items:
+            row: tuple[float | None, float | None, str, tuple[str, ...]]
             if item.tokens is None:  # an answer without a word, or a question that the model can't read
                 row = None, None, ABSTAIN, (*notes, unread_reason(item, context))
             else:

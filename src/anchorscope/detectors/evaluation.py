@@ -99,7 +99,7 @@ class Judge:
         values: dict[str, list[float]] = {}
         samples: dict[str, np.ndarray] = {}
         for seed, (scores, strata) in enumerate(zip(scored.log_odds, scored.strata, strict=True)):
-            mine = slice(seed, None, n_seeds)
+            mine = np.arange(seed, self.resamples, n_seeds)
             rows = np.concatenate([self.weights[None], self.drawn[mine]])
             of_seed = {"auroc": auc(scores, self.labels, strata, rows.T)}
             if not only_auroc:
