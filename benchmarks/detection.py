@@ -19,7 +19,7 @@ import torch
 
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, SAMPLES
 from anchorscope.detecting.inputs import BUNDLES
-from anchorscope.detectors.evaluation import Evaluation, Plan, Tables, TrainedOn
+from anchorscope.detectors.evaluation import Evaluation, Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey, texts_of
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
@@ -112,16 +112,16 @@ def measure(given: argparse.Namespace, device: torch.device) -> dict[str, object
         for name in names:
             with fitted.of(name):
                 trained.fits.fit(name)
-    tables = Tables()
     with clock.of("judge"):
-        Evaluation(plan, given.resamples, names, Silent()).in_domain(trained, tables)
+        evaluation = Evaluation(plan, given.resamples, names, Silent())
+        evaluation.in_domain(trained)
     with clock.of("saved detectors"):
         again = TrainedOn(dataset, SITE, Plan(given.folds, 1, 0), device)
         for name in (name for name in BUNDLES if name in names):
             again.calibration(name, natural=True)
     area = {
         row["detector"]: row["value"]
-        for row in tables.detectors
+        for row in evaluation.tables["detectors"]
         if (row["metric"], row["prevalence"]) == ("auroc", "balanced")
     }
     rows = [{"detector": name, "fit_s": fitted.seconds[name], "auroc": area[name]} for name in names]

@@ -42,7 +42,7 @@ def detector(lm: LanguageModel, runs: tuple[str, ...], columns: tuple[str, ...],
     probes = tuple(LinearProbe((run, SITE, layer), torch.ones(lm.d_model), 0.0) for run in runs)
     fitted = WeightedSum(probes, (1.0,) * len(probes), columns, (1.0,) * len(columns), 0.0)
     template = make_template("few-shot", lm.tokenizer, lm.needs_bos)
-    setting = DetectorSetting.of(lm.identity(), template, "final")
+    setting = DetectorSetting.of(vars(lm.identity()), template, "final")
     return Detector(TrainedDetector("made up", fitted, Calibration(1.0, 0.0, 0.5), setting, Card()), lm)
 
 

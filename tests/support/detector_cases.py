@@ -35,7 +35,7 @@ def probe(key: StateKey = CLEAN, seed: int = 0) -> LinearProbe:
 
 def setting_of(lm: LanguageModel, position: str = "final", prompt: str = "few-shot") -> DetectorSetting:
     template = make_template(prompt, lm.tokenizer, lm.needs_bos)
-    return DetectorSetting.of(lm.identity(), template, position, max_new_tokens=6)
+    return DetectorSetting.of(vars(lm.identity()), template, position, max_new_tokens=6)
 
 
 def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:

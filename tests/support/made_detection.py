@@ -61,7 +61,7 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
 def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:
     """Detectors over two folds of a made dataset and over all of it."""
     data = dataset or made_dataset()
-    sets = [nested_sets(data, 2, seed, "made")[0] for seed in range(seeds)]
+    sets = [nested_sets(data, 2, seed, "made") for seed in range(seeds)]
     training = Training.together([*sets, whole_set(data, 0, "made")])
     return DetectorFits(TrainingData(data.features, training, "mlp", torch.device("cpu")), data)
 

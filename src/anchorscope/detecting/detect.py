@@ -16,26 +16,29 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from jaxtyping import Bool, Float
+from scipy.special import expit
 
 from anchorscope.answers.label import group_keys
 from anchorscope.answers.template import Template
 from anchorscope.artefacts.schema import DETECTION_VERSION, DETECTOR_DIFFERENCE_SCHEMA, DETECTOR_SCHEMA
-from anchorscope.artefacts.sealed_folder import SealedFolder
+from anchorscope.artefacts.sealed_folder import SealedFolder, damage, only_hashes
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
-from anchorscope.detecting.saving import calibrate_context_use, trained_detector
+from anchorscope.detectors.auto import QuestionRanges
 from anchorscope.detectors.bundle import write_bundle
-from anchorscope.detectors.evaluation import Evaluation, Plan, Tables, TrainedOn, pooled
+from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
-from anchorscope.detectors.trained import DetectorSetting, TrainedDetector
+from anchorscope.detectors.fitted import TrainingRange, WithFallback
+from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
+from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
 from anchorscope.files import canonical_hash
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.kept_states import features_file, read_header, read_layer, states_file
-from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.models.sources import is_shape, locate
 from anchorscope.pipeline import run_recipe
@@ -43,6 +46,9 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
 from anchorscope.report.detection import DetectionContext, write_detection_report
 from anchorscope.results import versions
+from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
+from anchorscope.stats.detection_metrics import BINS, reliability_bins
+from anchorscope.stats.streams import priorities
 
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
@@ -94,8 +100,6 @@ def _why_not_computed(run: FinishedRun, missing: Sequence[str]) -> str | None:
 
 @dataclass(frozen=True)
 class RunDataset:
-    """One dataset of one run."""
-
     data: Dataset
     run: FinishedRun
     longest: int
@@ -107,30 +111,18 @@ class RunDataset:
 
     @property
     def setting(self) -> DetectorSetting:
-        """The model and the prompt of the run."""
         manifest, recipe = self.run.manifest, self.run.recipe
-        model = {name: value for name, value in manifest["model"].items() if name != "files"}
-        return DetectorSetting.of(
-            ModelIdentity(**model),
-            Template(**manifest["template"]),
-            recipe.position,
-            edges=recipe.edges,
-            exact_tokens=recipe.exact_tokens,
-            max_new_tokens=recipe.max_new_tokens,
-        )
+        others = {name: getattr(recipe, name) for name in ("edges", "exact_tokens", "max_new_tokens")}
+        return DetectorSetting.of(manifest["model"], Template(**manifest["template"]), recipe.position, **others)
 
 
 def read_runs(runs: Sequence[FinishedRun], detectors: Sequence[str] = ()) -> list[RunDataset]:
     """Every dataset of the runs, in order, with the states that the named detectors read; all by default."""
     wanted = {CLEAN, KNOCKOUT, *(run for name in detectors or DETECTORS for run in DETECTORS[name].runs)}
-    return [
-        _read(run, name, shown_name(run, name, runs[0]), run.recipe.prompt != runs[0].recipe.prompt, wanted)
-        for run in runs
-        for name in run.manifest["reference_layers"]
-    ]
+    return [_read(run, name, runs[0], wanted) for run in runs for name in run.manifest["reference_layers"]]
 
 
-def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: Collection[str]) -> RunDataset:
+def _read(run: FinishedRun, name: str, first: FinishedRun, wanted: Collection[str]) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
     ids = [str(item_id) for item_id in read_header(run.checked_file(states_file(name, CLEAN)))["item_ids"]]
     used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
@@ -139,7 +131,7 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
     texts = texts_of(zip(questions, answers, strict=True))
     data = Dataset(
-        shown,
+        shown_name(run, name, first),
         Features(len(ids), _states(run, name, wanted), {**_columns(run, name, used), TEXT: texts}),
         used["truthful"].to_numpy().astype(bool),
         used["group"].to_numpy().astype(np.int64),
@@ -151,7 +143,7 @@ def _read(run: FinishedRun, name: str, shown: str, other_prompt: bool, wanted: C
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
     longest = int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
     about = f"{len(ids)} answers, {data.labels.sum()} true; {share:.1%} true among all {graded.height} that were graded"
-    return RunDataset(data, run, longest, about, other_prompt)
+    return RunDataset(data, run, longest, about, run.recipe.prompt != first.recipe.prompt)
 
 
 def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateKey, torch.Tensor]:
@@ -176,35 +168,17 @@ def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateK
 
 def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.ndarray]:
     """Plain numbers: those that were kept for detectors, or the two that every run has."""
-    place = features_file(name)
+    numbers, place = used.select(log_prob_mean="confidence_mean", log_prob_min="confidence_min"), features_file(name)
     if place in run.manifest["sha256"]:
-        numbers = run.parquet(place.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
-        kept = used.select("item_id").join(numbers, on="item_id", how="left", maintain_order="left")
-        found = {column: kept[column].to_numpy().astype(np.float64) for column in kept.columns if column != "item_id"}
-    else:
-        in_items = {"log_prob_mean": "confidence_mean", "log_prob_min": "confidence_min"}
-        found = {name: used[column].to_numpy().astype(np.float64) for name, column in in_items.items()}
-    return {column: values for column, values in found.items() if np.isfinite(values).all()}
+        kept = run.parquet(place.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
+        numbers = used.select("item_id").join(kept, on="item_id", how="left", maintain_order="left").drop("item_id")
+    values = {column: numbers[column].to_numpy().astype(np.float64) for column in numbers.columns}
+    return {column: each for column, each in values.items() if np.isfinite(each).all()}
 
 
 MANIFEST = "detection.json"
-_FOLDER = SealedFolder(
-    "comparison of detectors",
-    "anchorscope detect",
-    MANIFEST,
-    (
-        "detectors.csv",
-        "differences.csv",
-        "detector_curves.csv",
-        "controls.csv",
-        "observations.json",
-        "bundles",
-        "figures",
-        "report.html",
-        "report.md",
-        MANIFEST,
-    ),
-)
+_FILES = (*(f"{name}.csv" for name in TABLES), "observations.json", "bundles", "figures", "report.html", "report.md")
+_FOLDER = SealedFolder("comparison of detectors", "anchorscope detect", MANIFEST, (*_FILES, MANIFEST))
 
 
 class Detection:
@@ -223,7 +197,6 @@ class Detection:
 
     @cached_property
     def detectors(self) -> pl.DataFrame:
-        """Every metric of every detector."""
         return pl.read_csv(self._place("detectors.csv"), schema=DETECTOR_SCHEMA)
 
     @cached_property
@@ -270,14 +243,14 @@ def detect(
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener, warnings)
-    job.check_bundles()
-    command = _command(paths, place, chosen)
+    command, model = _command(paths, place, chosen), str(sources[0].run.manifest["model"]["name"])
     with _FOLDER.fresh(place) as folder:
         job.compare()
         saved = job.save(folder / "bundles")
-        job.tables.write(folder)
+        for name, rows in job.evaluation.tables.items():
+            pl.DataFrame(rows, schema=TABLES[name], orient="row").write_csv(folder / f"{name}.csv")
         context = DetectionContext(
-            job.model,
+            model,
             {source.data.name: source.about for source in sources},
             f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
             f"{time.monotonic() - began:.0f} s",
@@ -291,7 +264,7 @@ def detect(
             folder,
             {
                 "version": DETECTION_VERSION,
-                "model": job.model,
+                "model": model,
                 "runs": [path.name for path in paths],
                 "command": command,
                 "trained_on": [dataset.name for dataset in job.trainable],
@@ -322,11 +295,10 @@ def _finished(place: Path, key: str) -> Detection | None:
     """The result that is there already, whole and of the same key."""
     try:
         made = Detection(place)
-        for name in made.manifest["sha256"]:
-            _FOLDER.checked_file(place, made.manifest, name)
     except UserError:
         return None
-    return made if made.manifest.get("inputs_sha256") == key else None
+    is_same = made.manifest.get("inputs_sha256") == key
+    return made if is_same and damage(place, only_hashes(made.manifest["sha256"])) is None else None
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
@@ -341,8 +313,6 @@ def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
 
 
 class _Job:
-    """One call of `detect`."""
-
     def __init__(
         self,
         sources: Sequence[RunDataset],
@@ -352,70 +322,64 @@ class _Job:
         warnings: Sequence[str],
     ) -> None:
         self.sources, self.options, self.device, self.progress = sources, options, device, progress
-        self.model = str(sources[0].run.manifest["model"]["name"])
         self.site = sources[0].run.recipe.site
-        self.plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
         own = [source for source in sources if not source.other_prompt]
         enough = [source for source in own if source.data.labels.sum() >= ENOUGH_TRUE]
-        self.trainable = [source.data for source in enough or own]
-        """Datasets that detectors learn from; those with few true answers only where no other has more."""
-        self.tables = Tables()
-        self.left_out: dict[str, str] = {}
+        self.trained_on = enough or own
+        """What detectors learn from; datasets with few true answers only where no other has more."""
+        plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
+        names = options.detectors or tuple(DETECTORS)
+        self.evaluation = Evaluation(plan, options.resamples, names, progress, len(self.trained_on))
         few = () if enough else own
         self.warnings = [f"{it.data.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for it in few]
         self.warnings += warnings
-
-    def compare(self) -> None:
-        """Every detector on every dataset; then every dataset by detectors of all the others together."""
-        names = self.options.detectors or tuple(DETECTORS)
-        evaluation = Evaluation(self.plan, self.options.resamples, names, self.progress, len(self.trainable))
-        for dataset in self.trainable:
-            trained = TrainedOn(dataset, self.site, self.plan, self.device)
-            evaluation.in_domain(trained, self.tables)
-            self.left_out |= {name: reason for name, reason in trained.left_out.items() if name in names}
-            others = [source.data for source in self.sources if source.data is not dataset]
-            if others:
-                evaluation.elsewhere(trained, others, self.tables)
-        # What cannot be taken to other data (the words of questions) need not be fitted again.
-        movable = {row["detector"] for row in self.tables.detectors if row["train"] != row["test"]}
-        evaluation = replace(evaluation, names=[name for name in names if name in movable])
-        once = replace(self.plan, seeds=1, tosses=0)
-        for target in (source.data for source in self.sources if not source.other_prompt):
-            others = [dataset for dataset in self.trainable if dataset is not target]
-            if len(others) > 1:
-                everything = pooled(others, f"all but {target.name}")
-                trained = TrainedOn(everything, self.site, once, self.device)
-                evaluation.elsewhere(trained, [target], self.tables)
-
-    def check_bundles(self) -> None:
-        """Refuses a detector that is to be saved and cannot be; those that were not named are left out."""
-        named = self.options.bundles
-        for dataset in self.trainable:
-            for name in BUNDLES if named is None else named:
+        self.left_out: dict[str, str] = {}
+        self.bundles = BUNDLES if options.bundles is None else options.bundles
+        for name in self.bundles:
+            for dataset in self.trainable:
                 missing = missing_feature(name, dataset.features, self.site)
-                if missing is not None and named is not None:
+                if missing is not None and options.bundles is not None:
                     raise UserError(
                         f"The detector {name!r} cannot be saved: {missing} ({dataset.name}); leave it out of --bundles."
                     )
                 if missing is not None:
                     self.left_out[name] = missing
 
+    @property
+    def trainable(self) -> list[Dataset]:
+        return [source.data for source in self.trained_on]
+
+    def compare(self) -> None:
+        """Every detector on every dataset; then every dataset by detectors of all the others together."""
+        evaluation = self.evaluation
+        for dataset in self.trainable:
+            trained = TrainedOn(dataset, self.site, evaluation.plan, self.device)
+            evaluation.in_domain(trained)
+            self.left_out |= {name: why for name, why in trained.left_out.items() if name in evaluation.names}
+            others = [source.data for source in self.sources if source.data is not dataset]
+            if others:
+                evaluation.elsewhere(trained, others)
+        # What cannot be taken to other data (the words of questions) need not be fitted again.
+        movable = {row["detector"] for row in evaluation.tables["detectors"] if row["train"] != row["test"]}
+        evaluation = replace(evaluation, names=[name for name in evaluation.names if name in movable])
+        once = replace(evaluation.plan, seeds=1, tosses=0)
+        for target in (source.data for source in self.sources if not source.other_prompt):
+            others = [dataset for dataset in self.trainable if dataset is not target]
+            if len(others) > 1:
+                everything = pooled(others, f"all but {target.name}")
+                evaluation.elsewhere(TrainedOn(everything, self.site, once, self.device), [target])
+
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
         data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
-        trained = TrainedOn(data, self.site, Plan(self.plan.folds, 0, 0, self.plan.seed), self.device)
-        sources = [source for source in self.sources if any(source.data is dataset for dataset in self.trainable)]
-        about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
-        longest = max(source.longest for source in sources)
-        context_use = calibrate_context_use([source.run for source in sources])
+        plan = replace(self.evaluation.plan, seeds=0, tosses=0)
+        trained = TrainedOn(data, self.site, plan, self.device)
         saved: dict[str, dict[str, Any]] = {}
-        wanted = BUNDLES if self.options.bundles is None else self.options.bundles
-        names = [name for name in wanted if name in trained.names]
+        names = [name for name in self.bundles if name in trained.names]
         self.progress.start("bundles", len(names))
         for name in names:
-            rows = [row for row in self.tables.detectors if row["detector"] == name]
-            made = trained_detector(trained, name, sources[0].setting, about, longest, rows, self.options.risks)
-            made = replace(made, context_use=context_use)
+            rows = [row for row in self.evaluation.tables["detectors"] if row["detector"] == name]
+            made = trained_detector(trained, name, self.trained_on, rows, self.options.risks)
             write_bundle(folder / name, made)
             saved[name] = self._describe_saved(made, f"{folder.name}/{name}", rows)
             self.progress.advance(1)
@@ -443,3 +407,104 @@ class _Job:
             ],
             "passes": DETECTORS[made.name].passes,
         }
+
+
+LIMITS = (
+    "The probability is calibrated for questions like those of the training data, at their natural share of true "
+    "answers; on other questions it is a score.",
+    "A threshold keeps its risk for exchangeable answers only: drawn as the training answers were.",
+    "Truth is what the grader calls true.",
+)
+RISKS = (0.1, 0.05, 0.2, 0.3)
+"""Risks that bundles have thresholds for where none are named."""
+LEADING_COVERAGE = 0.3
+"""Answers that are accepted where no risk is named; the risk is what was measured on these."""
+
+
+def trained_detector(
+    trained: TrainedOn, name: str, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]], risks: Sequence[float]
+) -> TrainedDetector:
+    """One detector, ready for use; `sources` are its data, `rows` those of `detectors.csv` about it."""
+    build, dataset, number = trained.fits.fit(name).build, trained.dataset, trained.whole
+    if build is None:
+        raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
+    fitted, scale = build(number), trained.calibration(name, natural=True)
+    labels, natural, groups = dataset.labels, dataset.natural, dataset.groups
+    (slope,), bias = scale.of_set(number)
+    probability = expit(scale.scores[number].cpu().numpy())
+    # One item of each group, drawn by lot: those of one group are not independent, and files have an order.
+    by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
+    one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
+    span = fitted.range if isinstance(fitted, WithFallback) else QuestionRanges(trained.fits.data, groups).build(number)
+    assert isinstance(span, TrainingRange), "a fallback takes over where states are unlike those of training"
+    about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
+    card = Card(
+        f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
+        tuple({key: value for key, value in row.items() if value == value} for row in rows),  # NaN: JSON has none
+        tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]})),
+        LIMITS,
+        versions(),
+        calibration_rows(probability, labels, natural),
+    )
+    return TrainedDetector(
+        name=name,
+        fitted=fitted,
+        calibration=Calibration(slope, bias, float(natural[labels].sum() / natural.sum())),
+        setting=sources[0].setting,
+        card=card,
+        thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
+        range=replace(span, longest=max(source.longest for source in sources)),
+        context_use=calibrate_context_use([source.run for source in sources]),
+    )
+
+
+def calibrate_context_use(runs: Sequence[FinishedRun]) -> UseCalibration | None:
+    """How `context_used` becomes a probability, from items that show what their answers went by; None for too few."""
+    frames, on = [], ["dataset", "item_id"]
+    by_path = {run.path: run for run in runs if "experiment_items.parquet" in run.manifest["sha256"]}
+    for path, run in by_path.items():
+        of_context = (pl.col("experiment") == "sources") & (pl.col("variant") == "context")
+        values = run.parquet("experiment_items").filter(of_context)
+        used, followed = (
+            values.filter(pl.col("quantity") == quantity).select(*on, pl.col("value").alias(quantity))
+            for quantity in ("context_used", FOLLOWED)
+        )
+        groups = run.parquet("items").select(*on, group=pl.lit(f"{path} ") + pl.col("group").cast(pl.String))
+        frames.append(used.join(followed, on=on).join(groups, on=on))
+    if not frames:
+        return None
+    every = pl.concat(frames)
+    return calibrate_use(*(every[name].to_numpy() for name in ("context_used", FOLLOWED, "group")))
+
+
+def thresholds_at(
+    probability: Float[np.ndarray, " item"],
+    labels: Bool[np.ndarray, " item"],
+    weights: Float[np.ndarray, " item"],
+    risks: Sequence[float] = (),
+) -> tuple[Threshold, ...]:
+    """Thresholds for these risks; where none are named, one that accepts `LEADING_COVERAGE` leads the usual ones.
+
+    None where all answers are of one kind: no risk can be measured on them.
+    """
+    if not 0 < labels.sum() < len(labels):
+        return ()
+    at_risks = [threshold_at_risk(probability, labels, risk, weights=weights) for risk in risks or RISKS]
+    leading = threshold_at_coverage(probability, labels, LEADING_COVERAGE, weights=weights)
+    if risks or leading.probability is None:
+        return tuple(at_risks)
+    return (leading, *(threshold for threshold in at_risks if threshold.risk != leading.risk))
+
+
+def calibration_rows(
+    probability: Float[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], weights: Float[np.ndarray, " item"]
+) -> tuple[dict[str, Any], ...]:
+    """Predicted and true shares in bins of equal width that hold answers, as `Card.calibration` has them."""
+    bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
+    counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
+    rows = zip(bins.probability.tolist(), bins.rate.tolist(), (counted.mass * len(labels)).tolist(), strict=True)
+    return tuple(
+        {"low": place / BINS, "high": (place + 1) / BINS, "n": round(n), "said": round(mean, 4), "true": round(rate, 4)}
+        for place, (mean, rate, n) in enumerate(rows)
+        if bins.mass[place] > 0
+    )

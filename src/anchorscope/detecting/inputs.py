@@ -28,11 +28,17 @@ ONE_PASS = tuple(
 )
 """Detectors that read one pass over question and answer: what `anchorscope fit` compares."""
 
+OPTION_LIMITS = {
+    "folds": (2, 100),
+    "seeds": (1, 1_000),
+    "tosses": (0, 10_000),
+    "resamples": (100, MOST_RESAMPLES),
+    "seed": (0, LARGEST_SEED),
+}
+
 
 @dataclass(frozen=True)
 class DetectOptions:
-    """What `anchorscope detect` takes."""
-
     detectors: tuple[str, ...] = ()
     """Detectors to compare; none: all."""
     bundles: tuple[str, ...] | None = None
@@ -60,17 +66,11 @@ class DetectOptions:
                     f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
                     f"what it reads; choose others with --bundles: {', '.join(others)}."
                 )
-        for name, least, most in (
-            ("folds", 2, 100),
-            ("seeds", 1, 1_000),
-            ("tosses", 0, 10_000),
-            ("resamples", 100, MOST_RESAMPLES),
-            ("seed", 0, LARGEST_SEED),
-        ):
+        for name, (least, most) in OPTION_LIMITS.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                found = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"
-                raise UserError(f"--{name} is {shortened(value)}; {found}.")
+                limit = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"
+                raise UserError(f"--{name} is {shortened(value)}; {limit}.")
         for risk in self.risks:
             if not 0 < risk < 1:
                 raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")
@@ -83,13 +83,13 @@ class DetectOptions:
 
 def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
     """What a run has to keep (`--keep`) so that these detectors can be fitted."""
-    needed = {"states"}
-    for entry in (DETECTORS[name] for name in detectors):
-        if KNOCKOUT in entry.runs:
-            needed.add("states-cut")
-        if set(entry.runs) & set(DETECTION_RUNS) or set(entry.columns) - set(IN_ITEMS):
-            needed.add("detection")
-    return tuple(name for name in KEEP_NAMES if name in needed)
+    entries = [DETECTORS[name] for name in detectors]
+    needed = {
+        "states": True,
+        "states-cut": any(KNOCKOUT in entry.runs for entry in entries),
+        "detection": any({*entry.runs} & {*DETECTION_RUNS} or {*entry.columns} - {*IN_ITEMS} for entry in entries),
+    }
+    return tuple(name for name in KEEP_NAMES if needed.get(name))
 
 
 def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
@@ -120,10 +120,9 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     """The runs, refused where detectors cannot be fitted on them."""
     if not paths:
         raise UserError("No run is named; give at least one folder of a finished run.")
-    runs = [open_finished(path) for path in paths]
-    _refuse_other_models(runs)
-    seen = set()
+    runs, seen = [open_finished(path) for path in paths], set()
     for run in runs:
+        _refuse_other_model(runs[0], run)
         for name in run.manifest["reference_layers"]:
             shown = shown_name(run, name, runs[0])
             if shown in seen:
@@ -132,7 +131,13 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
                     f"or under another prompt."
                 )
             seen.add(shown)
-            _refuse_too_few(run, name)
+            used = run.parquet("items").filter((pl.col("dataset") == name) & (pl.col("status") == "used"))
+            n_true = used["truthful"].sum()
+            if min(n_true, used.height - n_true) < LEAST_PER_CLASS:
+                raise UserError(
+                    f"Dataset {name!r} of {str(run.path)!r} has {n_true} true and {used.height - n_true} false "
+                    f"answers; a detector needs at least {LEAST_PER_CLASS} of each: ask more questions (--limit)."
+                )
     return runs
 
 
@@ -141,27 +146,15 @@ def shown_name(run: FinishedRun, name: str, first: FinishedRun) -> str:
     return name if run.recipe.prompt == first.recipe.prompt else f"{name} (prompt {run.recipe.prompt})"
 
 
-def _refuse_other_models(runs: Sequence[FinishedRun]) -> None:
+def _refuse_other_model(first: FinishedRun, run: FinishedRun) -> None:
     """Detectors read one model's states at one place."""
-    first = runs[0]
-    for run in runs[1:]:
-        for what, mine, theirs in (
-            ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
-            ("site", first.recipe.site, run.recipe.site),
-            ("position", first.recipe.position, run.recipe.position),
-        ):
-            if mine != theirs:
-                raise UserError(
-                    f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
-                    f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
-                )
-
-
-def _refuse_too_few(run: FinishedRun, name: str) -> None:
-    used = run.parquet("items").filter((pl.col("dataset") == name) & (pl.col("status") == "used"))
-    n_true = used["truthful"].sum()
-    if min(n_true, used.height - n_true) < LEAST_PER_CLASS:
-        raise UserError(
-            f"Dataset {name!r} of {str(run.path)!r} has {n_true} true and {used.height - n_true} false answers; a "
-            f"detector needs at least {LEAST_PER_CLASS} of each: ask more questions (--limit)."
-        )
+    for what, mine, theirs in (
+        ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
+        ("site", first.recipe.site, run.recipe.site),
+        ("position", first.recipe.position, run.recipe.position),
+    ):
+        if mine != theirs:
+            raise UserError(
+                f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
+                f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
+            )

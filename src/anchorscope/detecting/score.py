@@ -25,7 +25,6 @@ WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
 COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings")
-"""Columns of the rows that are written."""
 STANDARD_INPUT = "-"
 _LONGEST_PASSAGE = 1_000_000
 _MOST_INPUT = 100_000_000  # bytes of standard input
@@ -48,7 +47,6 @@ class ScoreOptions:
     dtype: str = "auto"
     batch_tokens: int | None = None
     out: Path | None = None
-    """The file that rows are written to."""
     large_files: bool = False
     """Whether the file may be larger than the limits."""
     context: str | None = None
@@ -57,8 +55,6 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Scored:
-    """What came out."""
-
     trained: "TrainedDetector"
     item_ids: tuple[str, ...]
     scores: "tuple[Score, ...]"
@@ -72,7 +68,6 @@ class Scored:
     """Of every answer, whether it used its passages (`USE_COLUMNS`); empty where no question has one."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """One record per item."""
         uses = self.uses or ({},) * len(self.scores)
         return [
             {"item_id": name, **score.record(), **use}
@@ -80,7 +75,6 @@ class Scored:
         ]
 
     def record(self) -> dict[str, Any]:
-        """As one JSON object."""
         return {
             "detector": self.trained.name,
             "model": self.trained.setting.model,
@@ -180,15 +174,23 @@ def _read_questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Qu
         raise UserError(
             "--answer goes with a single question; several stand in a file with the columns question, answer."
         )
-    spec = dataset_of(what[0]) if named and named[0] != STANDARD_INPUT else None
+    spec, bad_rows = dataset_of(what[0]) if named and named[0] != STANDARD_INPUT else None, 0
     if spec is not None:
-        return _from_file(spec, what[0], options)
-    texts = read_lines() if named else what
-    if options.answer is None and not options.generate:
+        columns = parse_columns(options.columns)
+        reading = open_dataset(spec, options.on_bad_row, columns, graded=False, large=options.large_files)
+        questions, bad_rows = list(reading), reading.bad
+        if not questions:
+            raise UserError(f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad).")
+    else:
+        texts = read_lines() if named else what
+        questions = [asked(text, options.answer, number) for number, text in enumerate(texts)]
+    without = [question for question in questions if question.model_answer is None]
+    if without and not options.generate:
         raise UserError(
-            f"The question {texts[0][:80]!r} has no answer and none may be generated; add --answer TEXT or --generate."
+            f"The question {without[0].question[:80]!r} has no answer and none may be generated ({len(without):,} of "
+            f"{len(questions):,} have none); add --answer TEXT or a column answer, or --generate."
         )
-    return [asked(text, options.answer, number) for number, text in enumerate(texts)], 0
+    return questions, bad_rows
 
 
 def read_lines() -> list[str]:
@@ -205,23 +207,6 @@ def read_lines() -> list[str]:
     if not lines:
         raise UserError("Standard input holds no question; give one a line.")
     return lines
-
-
-def _from_file(spec: DatasetSpec, name: str, options: ScoreOptions) -> tuple[list[Question], int]:
-    """The questions of a file, and how many of its rows were left out."""
-    reading = open_dataset(
-        spec, options.on_bad_row, parse_columns(options.columns), graded=False, large=options.large_files
-    )
-    questions = list(reading)
-    if not questions:
-        raise UserError(f"{name!r} holds no question that can be scored ({reading.rows} rows, all bad).")
-    without = [question for question in questions if question.model_answer is None]
-    if without and not options.generate:
-        raise UserError(
-            f"{len(without):,} of {len(questions):,} questions of {name!r} have no answer and none may be "
-            f"generated; give the column answer, or allow the model to answer with --generate."
-        )
-    return questions, reading.bad
 
 
 def dataset_of(what: str) -> DatasetSpec | None:

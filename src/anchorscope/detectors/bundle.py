@@ -39,28 +39,32 @@ from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
 from anchorscope.stats.calibration import Calibration, Threshold
 
-_FITTED, _RANGE, _USE = "fitted", "range", "context_use"
+_FITTED, _RANGE = "fitted", "range"
+_RECORDS: dict[str, Any] = {
+    "calibration": Calibration,
+    "setting": DetectorSetting,
+    "card": Card,
+    "thresholds": tuple[Threshold, ...],
+    "context_use": UseCalibration | None,
+}
+"""Parts of a detector that hold no tensors."""
 
 
 def pack(trained: TrainedDetector) -> dict[str, bytes]:
-    """A detector as the two files of a bundle, by name."""
     tensors: dict[str, Tensor] = {}
     parts = {_FITTED: store_detector(trained.fitted, _FITTED, tensors)}
     span = None if trained.range is None else store(trained.range, _RANGE, tensors)
     _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
     # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
     weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
+    values = {part: getattr(trained, part) for part in _RECORDS}
     record = {
         "schema": SCHEMA,
         "schema_version": SCHEMA_VERSION,
         "name": trained.name,
         "parts": parts,
         _RANGE: span,
-        "calibration": asdict(trained.calibration),
-        "thresholds": [asdict(threshold) for threshold in trained.thresholds],
-        "setting": asdict(trained.setting),
-        "card": asdict(trained.card),
-        **({} if trained.context_use is None else {_USE: asdict(trained.context_use)}),
+        **{part: TypeAdapter(_RECORDS[part]).dump_python(value) for part, value in values.items() if value is not None},
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
     files = {JSON: written({**record, "sha256": content_hash(record)}), WEIGHTS: weights}
@@ -74,10 +78,7 @@ def pack(trained: TrainedDetector) -> dict[str, bytes]:
 
 
 def write_bundle(place: Path, trained: TrainedDetector) -> None:
-    """Writes a detector as a folder, in the place of a bundle that may be there.
-
-    It is there whole or not at all, and never over a folder that is something else.
-    """
+    """Writes a detector as a folder, whole or not at all, and never over a folder that is something else."""
     write_folder(place, pack(trained))
 
 
@@ -91,7 +92,13 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
     record = checked_record(files, name)
     try:
         tensors = load_tensors(files[WEIGHTS])
-        trained = _trained(record, tensors)
+        trained = TrainedDetector(
+            name=str(record["name"]),
+            fitted=load_detector(tensors, record["parts"][_FITTED], _FITTED),
+            range=None if record[_RANGE] is None else load(TrainingRange, tensors, record[_RANGE], _RANGE),
+            sha256=str(record["sha256"]),
+            **{part: TypeAdapter(kind).validate_python(record.get(part)) for part, kind in _RECORDS.items()},
+        )
     except UserError as error:
         raise UserError(f"The bundle {name!r} cannot be used: {error}.") from None
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -101,36 +108,21 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
     return trained
 
 
-def _trained(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> TrainedDetector:
-    return TrainedDetector(
-        name=str(record["name"]),
-        fitted=load_detector(tensors, record["parts"][_FITTED], _FITTED),
-        calibration=TypeAdapter(Calibration).validate_python(record["calibration"]),
-        setting=TypeAdapter(DetectorSetting).validate_python(record["setting"]),
-        card=TypeAdapter(Card).validate_python(record["card"]),
-        thresholds=TypeAdapter(tuple[Threshold, ...]).validate_python(record["thresholds"]),
-        range=None if record[_RANGE] is None else load(TrainingRange, tensors, record[_RANGE], _RANGE),
-        sha256=str(record["sha256"]),
-        context_use=TypeAdapter(UseCalibration | None).validate_python(record.get(_USE)),
-    )
-
-
 def _refuse_no_numbers(tensors: Mapping[str, Tensor], what: str) -> None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(f"{what}: its weights {name!r} hold NaN or infinity; train it again.")
 
 
-_POSITIONS = {
+_MEANINGS = {
     "final": "the answer's last token",
     "answer_end": "the last token of the answer's entity",
     "answer_before": "the token before the answer's entity",
-}
-_SITES = {
     "attention": "what attention adds to the residual stream",
     "mlp": "what the feed-forward part adds to the residual stream",
     "residual": "the residual stream after the block",
 }
+"""Positions and sites in words."""
 
 
 def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
@@ -144,20 +136,18 @@ def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
         )
     _, site, layer = fitted.key
     tensors = save_tensors({"weight": (calibration.slope * fitted.weight.double()).float().cpu().contiguous()})
-    model = {
-        name: getattr(setting, name) for name in ("model", "source", "fingerprint", "n_layers", "d_model", "dtype")
-    }
+    facts = ("model", "source", "fingerprint", "n_layers", "d_model", "dtype")
     record = {
         "schema": "anchorscope-linear-probe",
         "schema_version": 1,
         "detector": trained.name,
         "bundle_sha256": trained.sha256,
-        "model": model,
+        "model": {name: getattr(setting, name) for name in facts},
         "layer": layer,
         "site": site,
-        "site_means": _SITES[site],
+        "site_means": _MEANINGS[site],
         "position": setting.position,
-        "position_means": _POSITIONS[setting.position],
+        "position_means": _MEANINGS[setting.position],
         "prompt": asdict(setting.template),
         "bias": calibration.slope * fitted.bias + calibration.intercept,
         "standardisation": "folded into weight and bias",

@@ -119,12 +119,10 @@ def _no_constant(name: str) -> float:
 
 
 def content_hash(record: Mapping[str, Any]) -> str:
-    """The sha256 of what a record says."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def refused(name: str, why: str) -> UserError:
-    """The error of a bundle that cannot be used."""
     return UserError(
         f"The bundle {name!r} cannot be used: {why}; copy the bundle again from where it was made, or train it again "
         f"with anchorscope detect."

@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
 from anchorscope.detectors.fitted import Fitted, LinearProbe, WeightedSum
-from anchorscope.detectors.training import FITS, INNER_FOLDS, Training, fit_stack
+from anchorscope.detectors.training import INNER_FOLDS, Training, fit_stack
 from anchorscope.evidence_parts.principal import Directions, default_directions, principal_directions
 from anchorscope.models.process_settings import true_float32, workers_of_one_thread
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
@@ -37,25 +37,11 @@ class Bank:
     weight: Float[Tensor, "problem set fit direction"]
     bias: Float[Tensor, "problem set fit"]
     inner_auc: Float[Tensor, "problem set"]
-    """AUC within the inner folds."""
 
 
-def fit_bank(
-    states: Shaped[Tensor, "problem item direction"],
-    training: Training,
-    device: torch.device,
-    labels: Shaped[Tensor, "set item"] | None = None,
-    weights: Float[Tensor, "set item"] | None = None,
-) -> Bank:
-    """Probes of every problem and training set.
-
-    `labels` take the place of the training's own (a gate learns another thing than truth), `weights` multiply those of
-    the items in every set (an expert learns more from some items than from others).
-    """
-    targets = training.targets(device) if labels is None else labels.to(device).float()
-    fitted, held = training.fitted_on(device), training.held_out(device)
-    if weights is not None:
-        fitted, held = fitted * weights.to(device)[:, None], held * weights.to(device)[:, None]
+def fit_bank(states: Shaped[Tensor, "problem item direction"], training: Training, device: torch.device) -> Bank:
+    """Probes of every problem and training set."""
+    targets, fitted, held = training.targets(device), training.fitted_on(device), training.held_out(device)
     n_sets, n_strengths = training.n_sets, len(STRENGTHS)
     strengths = torch.tensor(STRENGTHS, device=device)
     refit = TrainingSets(
@@ -79,31 +65,28 @@ def fit_bank(
     def fit(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, ...]:
         data = standardise(chunk, refit.scaled_on, rescale=False)
         inner = solve(data, grid, plan.columns)
-        logits = inner.logits.unflatten(1, (n_sets, INNER_FOLDS, n_strengths))
-        losses = _held_out_loss(logits, targets, held)
-        chosen = losses.argmin(-1)
-        strength = strengths[chosen]
-        whole = solve(data, replace(refit, strengths=strength), plan.columns)
-        weight, bias = data.to_raw(inner.weight, inner.intercept, grid.scaling)
-        full_weight, full_bias = data.to_raw(whole.weight, whole.intercept, refit.scaling)
-        parts = (
-            torch.cat([_at(weight.unflatten(1, logits.shape[1:4]), chosen), full_weight[:, :, None]], dim=2),
-            torch.cat([_at(bias.unflatten(1, logits.shape[1:4]), chosen), full_bias[:, :, None]], dim=2),
-            weighted_auc(_at(logits, chosen), held, targets[:, None]),
-        )
-        return tuple(part.to(device) for part in parts)
+        by_strength = (n_sets, INNER_FOLDS, n_strengths)
+        logits = inner.logits.unflatten(1, by_strength)
+        chosen = _held_out_loss(logits, targets, held).argmin(-1)
+        whole = solve(data, replace(refit, strengths=strengths[chosen]), plan.columns)
+
+        def at_chosen(values: Tensor) -> Tensor:
+            index = chosen.view(*chosen.shape, 1, 1, *[1] * (values.dim() - 4))
+            return values.take_along_dim(index, dim=3)[:, :, :, 0]
+
+        of_folds = [
+            at_chosen(part.unflatten(1, by_strength))
+            for part in data.to_raw(inner.weight, inner.intercept, grid.scaling)
+        ]
+        of_all = data.to_raw(whole.weight, whole.intercept, refit.scaling)
+        parts = [
+            torch.cat([folds, all_items[:, :, None]], dim=2) for folds, all_items in zip(of_folds, of_all, strict=True)
+        ]
+        return (*(part.to(device) for part in parts), weighted_auc(at_chosen(logits), held, targets[:, None]))
 
     with true_float32():
         chunks = list(in_chunks(states, plan, device, fit))
-    bank = Bank(*(torch.cat(parts) for parts in zip(*chunks, strict=True)))
-    assert bank.weight.shape[2] == FITS, "a fit without each inner fold, and one on all"
-    return bank
-
-
-def _at(values: Tensor, chosen: Int[Tensor, "problem set"]) -> Tensor:
-    """Values [problem, set, inner fold, strength, …] at the chosen strength."""
-    index = chosen.view(*chosen.shape, 1, 1, *[1] * (values.dim() - 4))
-    return values.take_along_dim(index, dim=3)[:, :, :, 0]
+    return Bank(*(torch.cat(parts) for parts in zip(*chunks, strict=True)))
 
 
 def _held_out_loss(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
@@ -125,7 +108,6 @@ class ProbeFits:
     directions: Directions
     states: Float[Tensor, "place item direction"]
     best: Int[np.ndarray, " set"]
-    """The place of each training set."""
     weight: Float[Tensor, "set fit direction"]
     bias: Float[Tensor, "set fit"]
 
@@ -138,7 +120,7 @@ class ProbeFits:
         """The same of other states at the same places."""
         log_odds = self.weight.new_empty(*self.bias.shape, states.shape[1])
         for place in np.unique(self.best).tolist():
-            sets = torch.from_numpy(np.flatnonzero(self.best == place)).to(log_odds.device)
+            sets = np.flatnonzero(self.best == place)
             log_odds[sets] = self.weight[sets] @ states[place].T + self.bias[sets][..., None]
         return self.training.assemble(log_odds)
 
@@ -162,7 +144,6 @@ class TrainingData:
 
     @cached_property
     def layers(self) -> tuple[int, ...]:
-        """The layers of the headline site."""
         return tuple(sorted(layer for run, site, layer in self.features.states if run == CLEAN and site == self.site))
 
     @cached_property
@@ -172,17 +153,14 @@ class TrainingData:
         return tuple(dict.fromkeys([*self.headline(CLEAN), *residual]))
 
     def headline(self, run: str) -> tuple[StateKey, ...]:
-        """A run's states at the headline site."""
         return tuple((run, self.site, layer) for layer in self.layers)
 
     @cached_property
     def n_directions(self) -> int:
-        """How many principal directions."""
         return default_directions(self.features.n_items, next(iter(self.features.states.values())).shape[1])
 
     @cached_property
     def directions(self) -> Directions:
-        """Principal directions of all clean states."""
         return self.directions_of(self.keys)
 
     def directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
@@ -199,13 +177,9 @@ class TrainingData:
 
     def along(self, keys: tuple[StateKey, ...], directions: Directions) -> Float[Tensor, "place item direction"]:
         """States along directions: one problem for each key."""
-        parts = [
-            Directions(directions.weight[place : place + 1], directions.offset[place : place + 1]).reduce(
-                self.features.state(key)[None], self.device
-            )
-            for place, key in enumerate(keys)
-        ]
-        return torch.cat(parts)
+        device, states = self.device, map(self.features.state, keys)
+        maps = zip(states, directions.weight.to(device), directions.offset.to(device), strict=False)
+        return torch.stack([(part.to(device).double() @ weight.T + offset).float() for part, weight, offset in maps])
 
     def changed(self, run: str) -> Float[Tensor, "layer item direction"]:
         """Another run's states at the headline site, along the clean directions."""
@@ -213,7 +187,6 @@ class TrainingData:
 
     @cached_property
     def bank(self) -> Bank:
-        """Probes on the clean states, at every place."""
         return fit_bank(self.clean, self.training, self.device)
 
     @cached_property
@@ -245,26 +218,20 @@ class TrainingData:
 
     @cached_property
     def states_at_best(self) -> Float[Tensor, "set item direction"]:
-        """Clean states at each training set's best layer."""
         return self.clean[torch.from_numpy(self.probe.best).to(self.device)]
 
-    def fit_at_best(
-        self, labels: Float[Tensor, "set item"] | None = None, weights: Float[Tensor, "set item"] | None = None
-    ) -> ProbeFits:
-        """Fits at the single probe's layers with other labels or other weights."""
+    def fit_at_best(self, training: Training) -> ProbeFits:
+        """Fits at the single probe's layers, of the same training sets with other labels or other weights."""
         best = self.probe.best
         weight, bias = torch.empty_like(self.probe.weight), torch.empty_like(self.probe.bias)
         for place in np.unique(best).tolist():  # a set is fitted at its own layer and at no other
             sets = np.flatnonzero(best == place)
-            rows = torch.from_numpy(sets).to(self.device)
-            own = [None if part is None else part.to(self.device)[rows] for part in (labels, weights)]
-            bank = fit_bank(self.clean[place : place + 1], self.training.take(sets), self.device, *own)
-            weight[rows], bias[rows] = bank.weight[0], bank.bias[0]
+            bank = fit_bank(self.clean[place : place + 1], training.take(sets), self.device)
+            weight[sets], bias[sets] = bank.weight[0], bank.bias[0]
         return replace(self.probe, weight=weight, bias=bias)
 
     @cached_property
     def confidence(self) -> tuple[str, ...]:
-        """The columns of confidence that are present."""
         return tuple(name for name in CONFIDENCE if name in self.features.columns)
 
     def columns(self, names: tuple[str, ...]) -> Float[Tensor, "set item column"]:
@@ -276,8 +243,6 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class DetectorFit:
-    """A detector, fitted on every training set."""
-
     scores: Float[Tensor, "set item"]
     """Log-odds of each item by a fit that never saw it."""
     build: Callable[[int], Fitted] | None
@@ -298,5 +263,4 @@ def fit_stacked(data: TrainingData, probes: Sequence[ProbeFits], names: tuple[st
 
 
 def as_detector(fits: ProbeFits) -> DetectorFit:
-    """A probe by itself."""
     return DetectorFit(fits.scores, fits.build)

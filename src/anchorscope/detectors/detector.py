@@ -5,9 +5,15 @@ detector.score("What is the capital of Peru?", "Lima").truth_probability
 
 Items are made as in a run: the same prompts, greedy answers and passes. Only what the detector reads is run: one pass
 up to the highest layer that is read, or all layers for confidence.
+
+`live_cuts` shows what one answer's score depends on: the detector's probability with words of the question cut. One
+pass runs the answer clean, without all key words, without each of them alone, without words that a user chose, and
+without as many tokens drawn at random, which is the control. The detector itself reads every run. What cutting does to
+many answers can be measured; what it says of a single one is mostly noise (docs/evidence-parts.md), and the record
+says so.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +23,10 @@ import torch
 
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.label import Label
-from anchorscope.answers.template import make_template
+from anchorscope.answers.template import build_prompts, make_template
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.question import asked as asked
+from anchorscope.datasets.text import Span
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.features import (
     ANSWER_TOKENS,
@@ -34,23 +41,16 @@ from anchorscope.detectors.features import (
     refuse_unknown,
     texts_of,
 )
-from anchorscope.detectors.trained import (
-    ABSTAIN,
-    Card,
-    DetectorSetting,
-    Score,
-    TrainedDetector,
-    decide,
-    threshold_notes,
-)
-from anchorscope.engine.capture import PREVIOUS, AttentionMass
+from anchorscope.detectors.trained import ABSTAIN, Card, Decisions, DetectorSetting, Score, TrainedDetector
+from anchorscope.engine.capture import PREVIOUS
 from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
-from anchorscope.engine.sequences import SITES, Variant
+from anchorscope.engine.sequences import SITES, Cut, Variant
 from anchorscope.errors import UserError
 from anchorscope.evidence.further_runs import rauq
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_states
+from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
 from anchorscope.models.loading import choose_device
@@ -58,34 +58,13 @@ from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
 from anchorscope.plan.passes import Place, before_answers, plan_answers, planner_for, shared_tokens
 from anchorscope.progress import Progress, Silent
-from anchorscope.spans.locate import locate_fitting
+from anchorscope.spans.locate import locate_fitting, question_tokens
+from anchorscope.spans.words import is_clear, words_as_written
+from anchorscope.stats.streams import stream
 
 _MOST_BYTES = 2**28  # of states in memory at a time
 _FEWEST, _MOST = 64, 4096  # items that are run together
 _UNLABELLED = Label(truthful=None, group=0, status="scored", weight=0.0)
-
-
-def _features(
-    items: Sequence[Item],
-    needs: Needs,
-    part: Any = None,
-    places: tuple[Place, ...] = (),
-    attention: Mapping[int, AttentionMass] | None = None,
-) -> Features:
-    """What is needed, of one run of the items' own texts: states at `places`, and attention to the token before."""
-
-    def column(name: str) -> np.ndarray:
-        if name == TEXT:
-            return texts_of((item.question.question, item.answer.text) for item in items)
-        if name == ANSWER_TOKENS:
-            return np.array([float(len(item.answer.ids)) for item in items])
-        if name == RAUQ:
-            of_items = enumerate(part.answers.by_item())
-            return np.array([rauq(stats[0], (attention or {})[item].previous) for item, stats in of_items])
-        return np.array([COLUMNS[name](statistics) for statistics in part.answers.by_item()])
-
-    states = {key: part.states[places.index(_place(key)), key[2]] for key in needs.states}
-    return Features(len(items), states, {name: column(name) for name in needs.columns})
 
 
 def _place(key: StateKey) -> Place:
@@ -141,15 +120,16 @@ class ScoringSession:
 
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
-        refuse_unknown(needs, self.lm.n_layers)
         return self.features_of_runs("scoring", items, {CLEAN: CLEAN_VARIANT}, needs)[CLEAN]
 
     def features_of_runs(
         self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs
     ) -> dict[str, Features]:
         """The same in several runs of the items' texts, in one pass no further than the highest layer that is read."""
+        texts = texts_of((item.question.question, item.answer.text) for item in items)
+        plain = {TEXT: texts, ANSWER_TOKENS: np.array([float(len(item.answer.ids)) for item in items])}
         if not needs.reads_model:
-            return {run: _features(items, needs) for run in variants}
+            return dict.fromkeys(variants, Features(len(items), {}, plain).only(needs))
         sequences = [item.sequence((self.setting.position,)) for item in items]
         if QUESTION_ONLY in needs.runs:  # read before the answer begins, too
             sequences = [
@@ -157,53 +137,63 @@ class ScoringSession:
             ]
         places = tuple(dict.fromkeys(map(_place, needs.states)))
         stats = any(column in (*COLUMNS, RAUQ) for column in needs.columns)
-        shortest = min(item.located.prefix_length for item in items)
-        shared = shared_tokens(sequences)[:shortest]
+        shared = shared_tokens(sequences)[: min(item.located.prefix_length for item in items)]
         work = self.planner.states(name, sequences, before_answers(shared, sequences), list(variants.values()))
         top = None if stats else max(layer for _, _, layer in needs.states) + 1
         work = replace(work, keep=(places,) * len(variants), answer_stats=stats, n_layers=top)
         if RAUQ in needs.columns:
             work = replace(work, attention=PREVIOUS)
         passed = run_states(self.executor, work, self.progress)
-        return {
-            run: _features(items, needs, part, places, passed.attention)
-            for run, part in zip(variants, passed.variants, strict=True)
-        }
+        features = {}
+        for run, part in zip(variants, passed.variants, strict=True):
+            columns = dict(plain)
+            if part.answers is not None:
+                answers = part.answers.by_item()
+                columns |= {column: np.array([read(tokens) for tokens in answers]) for column, read in COLUMNS.items()}
+                if RAUQ in needs.columns:
+                    columns[RAUQ] = np.array(
+                        [rauq(tokens[0], passed.attention[item].previous) for item, tokens in enumerate(answers)]
+                    )
+            states = (
+                {}
+                if part.states is None
+                else {key: part.states[places.index(_place(key)), key[2]] for key in needs.states}
+            )
+            for (read_in, site, layer), values in states.items():
+                if not bool(values.isfinite().all()):
+                    raise UserError(
+                        f"The {read_in} states at {site} of layer {layer} hold NaN or infinity; run the model in "
+                        f"float32 (--dtype float32)."
+                    )
+            features[run] = Features(len(items), states, columns).only(needs)
+        return features
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
     """Refuses another shape, tokenizer, template or other weights; another precision is a warning."""
     setting, dtype = trained.setting, str(lm.dtype).removeprefix("torch.")
-    difference = _difference(setting, lm, dtype)
-    if difference is not None:
-        raise UserError(
-            f"Detector {trained.name!r} was trained on model {setting.model!r} and does not fit {lm.name!r}: "
-            f"{difference}; score with that model ({setting.source}) and anchorscope "
-            f"{trained.card.versions.get('anchorscope', '')}, or train a detector on this one (anchorscope detect)."
-        )
-    return () if dtype == setting.dtype else (f"dtype differs: trained in {setting.dtype}, scored in {dtype}",)
-
-
-def _difference(setting: DetectorSetting, lm: LanguageModel, dtype: str) -> str | None:
-    """What makes a model another one than that of the training."""
     shape, own = (lm.n_layers, lm.d_model), (setting.n_layers, setting.d_model)
-    if shape != own:
-        return f"it has {shape[0]} layers of width {shape[1]} instead of {own[0]} of {own[1]}"
-    if tokenizer_fingerprint(lm.tokenizer) != setting.tokenizer:
-        return "its tokenizer is another one"
-    if make_template(setting.template.kind, lm.tokenizer, lm.needs_bos) != setting.template:
-        return f"its {setting.template.kind} prompt is another one (its text or its examples have changed)"
     wanted = getattr(torch, setting.dtype, None)
     precision = wanted if isinstance(wanted, torch.dtype) and wanted != lm.dtype else None
-    if model_fingerprint(lm.model, precision) == setting.fingerprint:
-        return None
-    lost = "" if dtype == setting.dtype else f" (or were rounded: it runs in {dtype}, training in {setting.dtype})"
-    return f"its weights are others{lost}"
+    if shape != own:
+        difference = f"it has {shape[0]} layers of width {shape[1]} instead of {own[0]} of {own[1]}"
+    elif tokenizer_fingerprint(lm.tokenizer) != setting.tokenizer:
+        difference = "its tokenizer is another one"
+    elif make_template(setting.template.kind, lm.tokenizer, lm.needs_bos) != setting.template:
+        difference = f"its {setting.template.kind} prompt is another one (its text or its examples have changed)"
+    elif model_fingerprint(lm.model, precision) != setting.fingerprint:
+        rounded = f" (or were rounded: it runs in {dtype}, training in {setting.dtype})"
+        difference = "its weights are others" + rounded * (dtype != setting.dtype)
+    else:
+        return () if dtype == setting.dtype else (f"dtype differs: trained in {setting.dtype}, scored in {dtype}",)
+    raise UserError(
+        f"Detector {trained.name!r} was trained on model {setting.model!r} and does not fit {lm.name!r}: "
+        f"{difference}; score with that model ({setting.source}) and anchorscope "
+        f"{trained.card.versions.get('anchorscope', '')}, or train a detector on this one (anchorscope detect)."
+    )
 
 
 class Detector:
-    """A trained detector on its model."""
-
     def __init__(
         self,
         trained: TrainedDetector,
@@ -211,7 +201,6 @@ class Detector:
         batch_tokens: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Refuses a model that is not the one of the training."""
         refuse_unknown(trained.needs, lm.n_layers)
         self.trained = trained
         self._notes = refuse_other_model(trained, lm)
@@ -240,7 +229,6 @@ class Detector:
 
     @property
     def card(self) -> Card:
-        """What it was trained on, how good it is, what it cannot do."""
         return self.trained.card
 
     def score(self, question: str, answer: str | None = None, *, risk: float | None = None) -> Score:
@@ -255,50 +243,41 @@ class Detector:
     def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:
         """The same for questions of a dataset, whose subjects and own answers are used where they are known."""
         self.trained.threshold(risk)  # refused before anything is run
-        found: list[Score] = []
+        scores: list[Score] = []
         at_once = self.session.at_once(self.trained.needs)
         for first in range(0, len(questions), at_once):
             items = self.session.items(questions[first : first + at_once])
-            found += self.score_items(items, risk=risk)
-        return found
+            scores += self.score_items(items, risk=risk)
+        return scores
 
     def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
         """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
-        notes = (*self._notes, *threshold_notes(self.trained, risk))
-        if not read:  # nothing to run, and no states to decide on
-            return [self._unread(item, notes) for item in items]
-        features = self.session.features(read, self.trained.needs)
-        for (run, site, layer), states in features.states.items():
-            if not bool(states.isfinite().all()):
-                raise UserError(
-                    f"The {run} states at {site} of layer {layer} hold NaN or infinity; run the model in float32 "
-                    f"(--dtype float32)."
-                )
-        decided = decide(self.trained, features)
-        verdicts = decided.verdicts(self.trained.threshold(risk))
-        rows = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
-        return [
-            self._unread(item, notes)
-            if item.tokens is None
-            else Score(item.question.question, item.answer.text, *next(rows), (*notes, *self._warnings(item)))
-            for item in items
-        ]
-
-    def _unread(self, item: Item, notes: Sequence[str]) -> Score:
-        """The score of an answer without a word, and of a question that the model cannot read."""
-        why = unread_reason(item, self.session.lm.context)
-        return Score(item.question.question, item.answer.text, None, None, ABSTAIN, (*notes, why))
+        notes, context = (*self._notes, *self.trained.threshold_notes(risk)), self.session.lm.context
+        judged: Iterator[tuple[float, float, str]] = iter(())
+        if read:
+            decided = Decisions.of(self.trained, self.session.features(read, self.trained.needs))
+            verdicts = decided.verdicts(self.trained.threshold(risk))
+            judged = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
+        scores = []
+        for item in items:
+            row: tuple[float | None, float | None, str, tuple[str, ...]]
+            if item.tokens is None:  # an answer without a word, or a question that the model can't read
+                row = None, None, ABSTAIN, (*notes, unread_reason(item, context))
+            else:
+                row = *next(judged), (*notes, *self._warnings(item))
+            scores.append(Score(item.question.question, item.answer.text, *row))
+        return scores
 
     def _warnings(self, item: Item) -> list[str]:
         """What may make an item's number worth less."""
-        found, span = [], self.trained.range
+        warnings, span = [], self.trained.range
         if item.answer.status == "truncated":
-            found.append(f"the answer is truncated after {len(item.answer.ids)} tokens")
+            warnings.append(f"the answer is truncated after {len(item.answer.ids)} tokens")
         longest, length = None if span is None else span.longest, len(item.located.input_ids)
         if longest is not None and length > longest:
-            found.append(f"context: {length} tokens with the prompt, {longest} at most in training")
-        return found
+            warnings.append(f"context: {length} tokens with the prompt, {longest} at most in training")
+        return warnings
 
     def __repr__(self) -> str:
         return f"Detector({self.trained.name!r}, model={self.trained.setting.model!r})"
@@ -329,3 +308,113 @@ def model_for(
     source = model or trained.setting.source
     precision = trained.setting.dtype if dtype == "auto" else dtype
     return load_model(source, precision, choose_device(device), progress=progress)
+
+
+NOTE = "What a cut does to many answers can be measured; what it does to a single one is mostly noise."
+MOST_ALONE = 16
+"""Key words that are cut one by one; of more, the first ones."""
+DRAWS = 3
+
+
+def live_cuts(
+    detector: Detector,
+    question: str | Question,
+    answer: str | None,
+    chosen: Sequence[int] | None = None,
+    longest: int | None = None,
+) -> tuple[Score, dict[str, Any]]:
+    """The detector's score of one answer, and a record of what it becomes under cuts.
+
+    Where there is no answer, the model gives one of at most `longest` tokens, and never more than the detector's own.
+    `chosen` are the numbers of words of the question, counted from 0, that are cut together in a run of their own. A
+    `Question` has its own answer.
+    """
+    given = asked(question, answer) if isinstance(question, str) else question
+    trained, session = detector.trained, detector.session
+    setting, needs = trained.setting, trained.needs
+    most = setting.max_new_tokens
+    (item,) = session.items([given], most if longest is None else min(longest, most))
+    if item.tokens is None:
+        raise UserError(f"Nothing can be read of this answer: {unread_reason(item, session.lm.context)}.")
+    words = question_words(given, item.words.spans)
+    cut_together = sorted(set(chosen or ()))
+    if cut_together and not 0 <= cut_together[0] <= cut_together[-1] < len(words):
+        wrong = min(cut_together[0], 0) or cut_together[-1]
+        raise UserError(
+            f"Word {wrong} is to be cut, and the question has {len(words)} words; give numbers from 0 to "
+            f"{len(words) - 1}."
+        )
+    (prompt,) = build_prompts(session.lm.tokenizer, [given], setting.template)
+
+    def tokens_of(numbers: Sequence[int]) -> tuple[int, ...]:
+        """Tokens of some words; never the first of all, which models use as a sink for idle attention."""
+        spans = [(words[number]["start"], words[number]["end"]) for number in numbers]
+        return tuple(token for token in question_tokens(spans, prompt) if token > 0)
+
+    keys, random = item.located.question_tokens, _random_cuts(item, setting.edges)
+    alone = [number for number, word in enumerate(words) if word["key"]][:MOST_ALONE]
+    cuts = {"all": keys, "chosen": tokens_of(cut_together), **random}
+    cuts |= {f"word {number}": tokens_of([number]) for number in alone}
+    warnings = []
+    if not keys:
+        warnings.append("no key words found: nothing could be cut")
+    n_random = len(next(iter(random.values()), ()))
+    if n_random < len(keys):
+        warnings.append(
+            f"the random cut takes {n_random} tokens, the key words are {len(keys)}: there are no more others"
+        )
+    decisions: dict[str, Decisions] = {}
+    if QUESTION_ONLY in needs.runs or RAUQ in needs.columns or not needs.reads_model:
+        warnings.append(f"cuts are not measured for {trained.name!r}: they change more than it reads of one run")
+    else:
+        runs = {CLEAN: CLEAN_VARIANT}
+        runs |= {name: Variant({0: Cut(tokens, setting.edges)}) for name, tokens in cuts.items() if tokens}
+        read = session.features_of_runs("live cuts", [item], runs, needs)
+        decisions = {run: Decisions.of(trained, features) for run, features in read.items()}
+    if "all" in decisions and decisions["all"].outside[0]:
+        warnings.append("without the key words the state is unlike those of training")
+    (score,) = detector.score_items([item])
+    assert score.truth_probability is not None, "an answer that was read has a probability"
+    probability = {CLEAN: score.truth_probability}
+    probability |= {run: float(decided.probability[0]) for run, decided in decisions.items()}
+    shown = {run: round(value, 6) for run, value in probability.items()}
+    record = score.record()
+    return score, {
+        "question": record.pop("question"),
+        "answer": record.pop("answer"),
+        "score": record,
+        "words": words,
+        "probability": {
+            **{run: shown.get(run) for run in (CLEAN, "all", "chosen")},
+            "alone": [{"word": n, "value": shown[f"word {n}"]} for n in alone if f"word {n}" in shown],
+            "random": [shown[run] for run in random if run in shown],
+        },
+        "note": NOTE,
+        "generated": given.model_answer is None,
+        "key_words_by": item.located.rule,
+        "chosen": None if chosen is None else cut_together,
+        "position": setting.position,
+        "edges": setting.edges,
+        "warnings": warnings,
+    }
+
+
+def question_words(question: Question, key_spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """What can be cut of a question, in its order: the key words, some of them several words long, and all others."""
+    text = question.question
+    others = [(word.start, word.end) for word in words_as_written(text) if is_clear(word.start, word.end, key_spans)]
+    return [
+        {"start": start, "end": end, "text": text[start:end], "key": (start, end) in key_spans}
+        for start, end in sorted([*key_spans, *others])
+    ]
+
+
+def _random_cuts(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
+    """The tokens of each random draw, as a run draws them; draws that are the same count once."""
+    draws: dict[str, tuple[int, ...]] = {}
+    for draw in range(DRAWS if item.located.question_tokens else 0):
+        random = replace(INTERVENTIONS["random"], draw=draw)
+        keys = random.cut(item, edges, stream(0, random.draw_name, item.question.question)).keys
+        if keys not in draws.values():
+            draws[random.draw_name] = keys
+    return draws

@@ -3,22 +3,21 @@
 In-domain, an item is scored by fits that never saw its group, for every fold seed. On other data it is scored by the
 fit on the whole training dataset; where its group is in the training data too (the same question under another prompt,
 or in two datasets), by the fit that left that group's fold out. A resample draws groups and one of the fold seeds; all
-detectors see the same resamples, so that differences are paired. `Tables` are the rows of the result files.
+detectors see the same resamples, so that differences are paired.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit
 from scipy.stats import t
+from torch import Tensor
 
 from anchorscope.answers.label import joined_groups
 from anchorscope.artefacts.schema import (
@@ -42,11 +41,9 @@ from anchorscope.stats.streams import stream
 SPREAD = "auroc-spread"
 """The standard deviation of the AUROC over the fold seeds."""
 COMPARED = ("auroc", "auprc", "e-aurc", "brier")
-"""Metrics whose differences are reported."""
 AGAINST = ("confidence", "probe", "probe+confidence")
 """What every detector is compared with; a control is also compared with the detector whose control it is."""
 DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "auto")
-"""Detectors that have a risk–coverage curve."""
 NATURAL = "natural"
 
 Row = dict[str, Any]
@@ -72,12 +69,10 @@ class Measured:
     """Its interval, where that is not between percentiles of the resamples."""
 
     def row(self, name: str) -> Row:
-        """As part of a table's row, with its interval."""
         low, high = self.ends or percentile_interval(self.samples)
         return {name: self.value, "ci_low": float(low), "ci_high": float(high), "n": self.n}
 
     def __sub__(self, other: "Measured") -> "Measured":
-        """The paired difference."""
         return Measured(self.value - other.value, self.samples - other.samples, self.n)
 
 
@@ -95,37 +90,29 @@ class Judge:
 
     @cached_property
     def drawn(self) -> Float[np.ndarray, "resample item"]:
-        """Weights of the items in every resample."""
         return group_weights(self.groups, self.resamples, stream(self.seed, "detector resamples", self.name)) * (
             self.weights.astype(np.float32)
         )
 
     def metrics(self, scored: Scored, only_auroc: bool = False) -> Mapping[str, Measured]:
-        """Every metric of a detector, by its name in the tables."""
-        n_seeds = len(scored.log_odds)
+        n_seeds, n = len(scored.log_odds), len(self.labels)
         values: dict[str, list[float]] = {}
         samples: dict[str, np.ndarray] = {}
-        for seed in range(n_seeds):
+        for seed, (scores, strata) in enumerate(zip(scored.log_odds, scored.strata, strict=True)):
             mine = np.arange(seed, self.resamples, n_seeds)
             rows = np.concatenate([self.weights[None], self.drawn[mine]])
-            for name, found in self._of_seed(scored, seed, rows, only_auroc).items():
-                values.setdefault(name, []).append(float(found[0]))
-                samples.setdefault(name, np.empty(self.resamples))[mine] = found[1:]
-        measured = {
-            name: Measured(float(np.mean(found)), samples[name], len(self.labels)) for name, found in values.items()
-        }
+            of_seed = {"auroc": auc(scores, self.labels, strata, rows.T)}
+            if not only_auroc:
+                of_seed |= all_metrics(expit(scores), self.labels, rows, scores)
+            for name, of_rows in of_seed.items():
+                values.setdefault(name, []).append(float(of_rows[0]))
+                samples.setdefault(name, np.empty(self.resamples))[mine] = of_rows[1:]
+        measured = {name: Measured(float(np.mean(each)), samples[name], n) for name, each in values.items()}
         auroc, spread = measured["auroc"], float(np.std(values["auroc"], ddof=1)) if n_seeds > 1 else 0.0
         measured["auroc"] = replace(auroc, ends=auroc_interval(auroc.value, auroc.samples, spread))
         if n_seeds > 1:
-            measured[SPREAD] = Measured(spread, np.full(1, np.nan), len(self.labels))
+            measured[SPREAD] = Measured(spread, np.full(1, np.nan), n)
         return measured
-
-    def _of_seed(self, scored: Scored, seed: int, rows: np.ndarray, only_auroc: bool) -> dict[str, np.ndarray]:
-        scores, strata = scored.log_odds[seed], scored.strata[seed]
-        found: dict[str, np.ndarray] = {}
-        if not only_auroc:
-            found = {**all_metrics(expit(scores), self.labels, rows, scores)}
-        return {"auroc": auc(scores, self.labels, strata, rows.T), **found}
 
 
 def balanced_weights(dataset: Dataset) -> Float[np.ndarray, " item"]:
@@ -142,13 +129,10 @@ def balanced_weights(dataset: Dataset) -> Float[np.ndarray, " item"]:
 
 
 TOSS_FOLDS = 2
-"""Outer folds where labels are tossed."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How detectors are fitted and judged."""
-
     folds: int = 5
     seeds: int = 5
     tosses: int = 20
@@ -157,8 +141,6 @@ class Plan:
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """All detectors of one training dataset."""
-
     dataset: Dataset
     site: str
     plan: Plan
@@ -166,30 +148,18 @@ class TrainedOn:
     _calibrations: dict[tuple[str, bool], Stacked] = field(default_factory=dict)
 
     @cached_property
-    def _sets(self) -> tuple[Training, Int[np.ndarray, "seed item"], list[tuple[Dataset, Int[np.ndarray, " item"]]]]:
-        """Training sets: every seed's folds, then all items, then the folds of every toss; with their outer folds."""
+    def fits(self) -> DetectorFits:
+        """The detectors, over every seed's folds, then all items, then the folds of every toss."""
         plan, dataset = self.plan, self.dataset
-        nested = [nested_sets(dataset, plan.folds, plan.seed + seed, dataset.name) for seed in range(plan.seeds)]
-        whole = whole_set(dataset, plan.seed, dataset.name)
-        tosses = []
+        sets = [nested_sets(dataset, plan.folds, plan.seed + seed, dataset.name) for seed in range(plan.seeds)]
+        sets.append(whole_set(dataset, plan.seed, dataset.name))
         for toss in range(plan.tosses):
             lot = tossed(dataset, plan.seed, toss)
-            tosses.append((lot, *nested_sets(lot, TOSS_FOLDS, plan.seed, f"{dataset.name} toss {toss}")))
-        sets = Training.together(
-            [*(training for training, _ in nested), whole, *(training for _, training, _ in tosses)]
-        )
-        outer = np.array([folds for _, folds in nested], dtype=np.int64).reshape(plan.seeds, len(dataset.labels))
-        return sets, outer, [(lot, folds) for lot, _, folds in tosses]
-
-    @cached_property
-    def fits(self) -> DetectorFits:
-        """The detectors."""
-        data = TrainingData(self.dataset.features, self._sets[0], self.site, self.device)
-        return DetectorFits(data, self.dataset)
+            sets.append(nested_sets(lot, TOSS_FOLDS, plan.seed, f"{dataset.name} toss {toss}"))
+        return DetectorFits(TrainingData(dataset.features, Training.together(sets), self.site, self.device), dataset)
 
     @property
     def whole(self) -> int:
-        """The training set of all items."""
         return self.plan.seeds * self.plan.folds
 
     @cached_property
@@ -199,26 +169,30 @@ class TrainedOn:
 
     @cached_property
     def left_out(self) -> Mapping[str, str]:
-        """Why the others cannot."""
         reasons = {name: missing_feature(name, self.dataset.features, self.site) for name in DETECTORS}
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def calibration(self, name: str, natural: bool) -> Stacked:
         """Slope and intercept of every training set, fitted on members by fits that never saw them."""
         if (name, natural) not in self._calibrations:
-            training = self._sets[0].take(slice(0, self.whole + 1))  # tossed labels are not calibrated
+            training = self.fits.data.training.take(slice(0, self.whole + 1))  # tossed labels are not calibrated
             # A run need not be balanced, and is judged as if it were: probabilities have to be of the same prevalence.
-            training = replace(training, weights=self.dataset.natural if natural else balanced_weights(self.dataset))
+            weights = self.dataset.natural if natural else balanced_weights(self.dataset)
+            training = replace(training, weights=np.broadcast_to(weights, training.members.shape))
             self._calibrations[name, natural] = calibrated(self.fits.fit(name).scores[: self.whole + 1], training)
         return self._calibrations[name, natural]
 
     def in_domain(self, name: str, natural: bool = False) -> Scored:
         """Every item by the fits that left its outer fold out, one for every fold seed."""
-        outer = self._sets[1]
-        scores = self.calibration(name, natural).scores[: self.whole].cpu().numpy()
-        by_seed = scores.reshape(self.plan.seeds, self.plan.folds, -1)
-        chosen = np.take_along_axis(by_seed, outer[:, None], axis=1)[:, 0]
-        return Scored(chosen, outer)
+        sets = slice(0, self.whole)
+        return self._left_out_scores(self.calibration(name, natural).scores[sets], sets, self.plan.folds)
+
+    def _left_out_scores(self, scores: Float[Tensor, "set item"], sets: slice, folds: int) -> Scored:
+        """Every item's score by the one of each block of training sets that left it out."""
+        members = self.fits.data.training.members[sets].reshape(-1, folds, len(self.dataset.labels))
+        outer = members.argmin(axis=1)
+        chosen = np.take_along_axis(scores.cpu().numpy().reshape(members.shape), outer[:, None], axis=1)
+        return Scored(chosen[:, 0], outer)
 
     def elsewhere(self, name: str, other: Dataset, natural: bool = False) -> Scored | None:
         """The items of another dataset; None for a baseline that cannot be taken along, or reads what is not there."""
@@ -227,32 +201,32 @@ class TrainedOn:
             return None
         scale = self.calibration(name, natural)
         sets = self._sets_for(other)
-        found = np.empty(other.features.n_items)
+        log_odds = np.empty(other.features.n_items)
         for number in np.unique(sets):
-            fitted = build(int(number))
-            if not other.features.has(fitted.needs):
+            fitted, items = build(int(number)), np.flatnonzero(sets == number)
+            try:
+                features = other.features.only(fitted.needs).take(items)
+            except KeyError:
                 return None
-            items = np.flatnonzero(sets == number)
             (slope,), bias = scale.of_set(int(number))
-            found[items] = slope * fitted.log_odds(other.features.only(fitted.needs).take(items)) + bias
-        return Scored(found[None], sets[None])
+            log_odds[items] = slope * fitted.log_odds(features) + bias
+        return Scored(log_odds[None], sets[None])
 
     def _sets_for(self, other: Dataset) -> Int[np.ndarray, " item"]:
         """The training set that may score each item of another dataset: the whole one, or one without its group."""
-        folds = zip(self.dataset.group_keys, self._sets[1][0].tolist(), strict=True)
-        fold_of = {key: fold for keys, fold in folds for key in keys}
+        left_out_by = self.fits.data.training.members[: self.plan.folds].argmin(axis=0).tolist()
+        sets = zip(self.dataset.group_keys, left_out_by, strict=True)
+        set_of = {key: number for keys, number in sets for key in keys}
         return np.array(
-            [next((fold_of[key] for key in sorted(keys) if key in fold_of), self.whole) for keys in other.group_keys]
+            [next((set_of[key] for key in sorted(keys) if key in set_of), self.whole) for keys in other.group_keys]
         )
 
     def tossed_areas(self, name: str) -> Float[np.ndarray, " toss"]:
-        """AUROC with tossed labels, one for every toss."""
-        scores = self.fits.fit(name).scores[self.whole + 1 :].cpu().numpy()
-        found = []
-        for toss, (lot, outer) in enumerate(self._sets[2]):
-            mine = scores[toss * TOSS_FOLDS : (toss + 1) * TOSS_FOLDS][outer, np.arange(len(outer))]
-            found.append(float(auc(mine, lot.labels, outer)))
-        return np.array(found)
+        sets = slice(self.whole + 1, None)
+        scored = self._left_out_scores(self.fits.fit(name).scores[sets], sets, TOSS_FOLDS)
+        labels = self.fits.data.training.labels[sets][::TOSS_FOLDS]
+        tosses = zip(scored.log_odds, labels, scored.strata, strict=True)
+        return np.array([float(auc(scores, own, outer)) for scores, own, outer in tosses])
 
 
 def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
@@ -277,44 +251,33 @@ def pooled(datasets: Sequence[Dataset], name: str) -> Dataset:
     )
 
 
-@dataclass
-class Tables:
-    """Rows of the result files."""
-
-    detectors: list[Row] = field(default_factory=list)
-    differences: list[Row] = field(default_factory=list)
-    curves: list[Row] = field(default_factory=list)
-    controls: list[Row] = field(default_factory=list)
-
-    def write(self, folder: Path) -> None:
-        """Write the four files."""
-        for name, rows, schema in (
-            ("detectors", self.detectors, DETECTOR_SCHEMA),
-            ("differences", self.differences, DETECTOR_DIFFERENCE_SCHEMA),
-            ("detector_curves", self.curves, DETECTOR_CURVE_SCHEMA),
-            ("controls", self.controls, DETECTOR_CONTROL_SCHEMA),
-        ):
-            pl.DataFrame(rows, schema=schema, orient="row").write_csv(folder / f"{name}.csv")
+TABLES = {
+    "detectors": DETECTOR_SCHEMA,
+    "differences": DETECTOR_DIFFERENCE_SCHEMA,
+    "detector_curves": DETECTOR_CURVE_SCHEMA,
+    "controls": DETECTOR_CONTROL_SCHEMA,
+}
+"""The result files and their columns."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How detectors are judged."""
+    """How detectors are judged, and the rows of the result files."""
 
     plan: Plan
     resamples: int
     names: Sequence[str]
-    """The detectors that are wanted."""
     progress: Progress
     n_datasets: int = 1
     """Datasets that detectors are trained on, over which the control of permuted labels is corrected."""
+    tables: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in TABLES})
 
     def judge(self, dataset: Dataset, natural: bool) -> Judge:
         """Judges a dataset's items, balanced or as they come."""
         weights = dataset.natural if natural else balanced_weights(dataset)
         return Judge(dataset.labels, dataset.groups, weights, self.resamples, self.plan.seed, dataset.name)
 
-    def in_domain(self, trained: TrainedOn, tables: Tables) -> None:
+    def in_domain(self, trained: TrainedOn) -> None:
         """The nested evaluation, with curves and controls."""
         dataset = trained.dataset
         names = [name for name in trained.names if name in self.names]
@@ -325,20 +288,20 @@ class Evaluation:
             if DETECTORS[name].variant_of is None:
                 natural[name] = trained.in_domain(name, natural=True)
             self.progress.advance(1)
-        self._add_cell(tables, dataset.name, dataset, "balanced", balanced)
-        self._add_cell(tables, dataset.name, dataset, NATURAL, natural)
+        self._add_cell(dataset.name, dataset, "balanced", balanced)
+        self._add_cell(dataset.name, dataset, NATURAL, natural)
         for name in DRAWN:
             if name in natural:
                 points = risk_coverage_curve(natural[name].log_odds[0], dataset.labels, dataset.natural)
-                tables.curves += [
+                self.tables["detector_curves"] += [
                     {"detector": name, "dataset": dataset.name, "coverage": float(coverage), "risk": float(risk)}
                     for coverage, risk in zip(*points, strict=True)
                     if math.isfinite(risk)
                 ]
-        tables.controls += self._controls(trained, names)
+        self.tables["controls"] += self._controls(trained, names)
         self.progress.finish()
 
-    def elsewhere(self, trained: TrainedOn, others: Sequence[Dataset], tables: Tables) -> None:
+    def elsewhere(self, trained: TrainedOn, others: Sequence[Dataset]) -> None:
         """The same detectors on other data."""
         names = [name for name in trained.names if name in self.names and DETECTORS[name].variant_of is None]
         self.progress.start(f"{trained.dataset.name} elsewhere", len(names) * len(others))
@@ -346,13 +309,11 @@ class Evaluation:
             for prevalence in ("balanced", NATURAL):
                 each = {name: trained.elsewhere(name, other, prevalence == NATURAL) for name in names}
                 scored = {name: scores for name, scores in each.items() if scores is not None}
-                self._add_cell(tables, trained.dataset.name, other, prevalence, scored)
+                self._add_cell(trained.dataset.name, other, prevalence, scored)
             self.progress.advance(len(names))
         self.progress.finish()
 
-    def _add_cell(
-        self, tables: Tables, train: str, dataset: Dataset, prevalence: str, scored: Mapping[str, Scored]
-    ) -> None:
+    def _add_cell(self, train: str, dataset: Dataset, prevalence: str, scored: Mapping[str, Scored]) -> None:
         """Values of all detectors on one dataset at one prevalence, and their differences to those to beat."""
         judge = self.judge(dataset, prevalence == NATURAL)
         judge.drawn  # noqa: B018 - once, before the threads share it
@@ -366,13 +327,13 @@ class Evaluation:
         for name, metrics in measures.items():
             for metric, measured in metrics.items():
                 row = {"detector": name, "metric": metric, **cell, "passes": DETECTORS[name].passes}
-                tables.detectors.append(row | measured.row("value"))
+                self.tables["detectors"].append(row | measured.row("value"))
             for other in (*AGAINST, DETECTORS[name].variant_of or ""):
                 for metric in COMPARED if other in measures and other != name else ():
                     if metric in metrics and metric in measures[other]:
                         row = {"detector": name, "against": other, "metric": metric, **cell}
                         gain = metrics[metric] - measures[other][metric]
-                        tables.differences.append(row | gain.row("difference"))
+                        self.tables["differences"].append(row | gain.row("difference"))
 
     def _controls(self, trained: TrainedOn, names: Sequence[str]) -> Iterator[Row]:
         """Permuted labels. Every detector of every dataset is a test: intervals hold for all of them together."""

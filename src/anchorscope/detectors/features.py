@@ -56,14 +56,11 @@ def needs_of(key: StateKey) -> "Needs":
 
 @dataclass(frozen=True)
 class Needs:
-    """What a detector asks for."""
-
     states: tuple[StateKey, ...] = ()
     columns: tuple[str, ...] = ()
 
     @property
     def runs(self) -> tuple[str, ...]:
-        """The runs whose states it reads."""
         return tuple(dict.fromkeys(run for run, _, _ in self.states))
 
     @property
@@ -73,10 +70,9 @@ class Needs:
 
     @staticmethod
     def together(several: "Iterable[Needs]") -> "Needs":
-        """What all of these ask for."""
         parts = tuple(several)
-        states = dict.fromkeys(key for part in parts for key in part.states)
-        return Needs(tuple(states), tuple(dict.fromkeys(name for part in parts for name in part.columns)))
+        states, columns = ([key for part in parts for key in getattr(part, name)] for name in ("states", "columns"))
+        return Needs(tuple(dict.fromkeys(states)), tuple(dict.fromkeys(columns)))
 
 
 @dataclass(frozen=True)
@@ -89,14 +85,13 @@ class Features:
     """Numbers; and `text`."""
 
     def take(self, items: Sequence[int] | Int[np.ndarray, " chosen"]) -> "Features":
-        """Some of the items, in this order."""
         chosen = np.asarray(items, dtype=np.int64)
         index = torch.from_numpy(chosen)
         states = {key: values[index.to(values.device)] for key, values in self.states.items()}
         return Features(len(chosen), states, {name: values[chosen] for name, values in self.columns.items()})
 
     def only(self, needs: Needs) -> "Features":
-        """Nothing but what is needed."""
+        """What is needed; KeyError where it is not present."""
         states = {key: self.states[key] for key in needs.states}
         return Features(self.n_items, states, {name: self.columns[name] for name in needs.columns})
 
@@ -111,10 +106,6 @@ class Features:
             share = (states * along).sum(-1, keepdim=True) / along.square().sum(-1, keepdim=True).clamp(min=1e-12)
             return states - share * along
         return self.states[key]
-
-    def has(self, needs: Needs) -> bool:
-        """Whether all of this is present."""
-        return all(key in self.states for key in needs.states) and all(name in self.columns for name in needs.columns)
 
 
 Statistics = Float[np.ndarray, "statistic answer_token"]
@@ -138,20 +129,15 @@ MEASURED = (*CONFIDENCE, ANSWER_TOKENS, TEXT, RAUQ)
 
 def refuse_unknown(needs: Needs, n_layers: int) -> None:
     """A detector that reads what cannot be measured of a new item is refused before anything is run."""
-    for run, site, layer in needs.states:
-        if run not in (CLEAN, QUESTION_ONLY):
-            raise UserError(
-                f"The detector reads states of the run {run!r}, which is not made of new answers: it can be compared "
-                f"(anchorscope detect) but not used for scoring; choose another detector."
-            )
+    runs = [f"states of the run {run!r}" for run in needs.runs if run not in (CLEAN, QUESTION_ONLY)]
+    for unknown in (*runs, *(repr(name) for name in needs.columns if name not in MEASURED)):
+        raise UserError(
+            f"The detector reads {unknown}, not measured of new answers (measured: {', '.join(MEASURED)}): it can be "
+            f"compared (anchorscope detect) but not used for scoring; choose another detector."
+        )
+    for _, site, layer in needs.states:
         if site not in SITES or not 0 <= layer < n_layers:
             raise UserError(
                 f"The detector reads site {site!r} of layer {layer}; the model has {', '.join(SITES)} of layers 0 to "
                 f"{n_layers - 1}. Train it on this model."
-            )
-    for name in needs.columns:
-        if name not in MEASURED:
-            raise UserError(
-                f"The detector reads {name!r}, which is not measured of new answers (known: "
-                f"{', '.join(MEASURED)}); choose another detector."
             )

@@ -37,18 +37,16 @@ from anchorscope.detectors.features import (
     StateKey,
 )
 from anchorscope.detectors.fitted import Fitted, Mixture, Network, mix_log_odds
-from anchorscope.detectors.training import FITS, INNER_FOLDS, Dataset, Training
+from anchorscope.detectors.training import INNER_FOLDS, Dataset, Training
 from anchorscope.evidence.scores import bag_of_words, fit_logistic
 from anchorscope.evidence_parts.principal import Directions
 from anchorscope.plugins import load
 
 HIDDEN = (256, 128, 64)
-"""Hidden units of SAPLMA's network."""
 TEXT_DIRECTIONS = 128
 _PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
 _EPOCHS, _BATCH, _RATE = 5, 32, 1e-3  # of SAPLMA
-_AT_ONCE = 2**20  # numbers of a hidden layer that are worked on together: what a CPU's cache holds,
-_AT_ONCE_ELSEWHERE = 2**27  # and what keeps a GPU busy
+_NETWORKS_AT_ONCE = 64  # training sets whose networks keep a GPU busy; those of one set fill a CPU's cache
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,6 @@ class DetectorPlugin:
 
     @property
     def name(self) -> str:
-        """As in the column `detector`."""
         return self.entry.name
 
 
@@ -109,7 +106,6 @@ def fit_text(data: TrainingData) -> DetectorFit:
 
 
 def fit_residual(data: TrainingData) -> DetectorFit:
-    """A probe on the residual stream, at its best layer."""
     places = [place for place, key in enumerate(data.keys) if key[1] == RESIDUAL]
     return as_detector(data.at_best(data.bank, places))
 
@@ -123,9 +119,9 @@ def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
     borders = np.unique(entropy)[1:]
     within = [sum(part.var() * len(part) for part in (entropy[entropy < x], entropy[entropy >= x])) for x in borders]
     low = entropy < (borders[int(np.argmin(within))] if len(borders) else np.inf)
-    labels = torch.from_numpy(low).float().expand(data.training.n_sets, -1)
+    training = replace(data.training, labels=np.repeat(low[None], data.training.n_sets, axis=0))
     layers = range(len(data.layers))
-    return as_detector(data.at_best(fit_bank(data.clean[: len(layers)], data.training, data.device, labels), layers))
+    return as_detector(data.at_best(fit_bank(data.clean[: len(layers)], training, data.device), layers))
 
 
 def fit_saplma(data: TrainingData) -> DetectorFit:
@@ -133,28 +129,27 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
 
     It reads the best layer's state along principal directions.
     """
+    directions, device = data.directions, data.device
     scale = data.states_at_best.square().mean((1, 2), keepdim=True).sqrt()
     states = data.states_at_best / scale
-    at_once = _AT_ONCE if data.device.type == "cpu" else _AT_ONCE_ELSEWHERE
-    step = max(1, at_once // (FITS * states.shape[1] * HIDDEN[0]))
+    step = 1 if device.type == "cpu" else _NETWORKS_AT_ONCE
     networks, scores = [], []
-    for first in range(0, len(states), step):
-        own = slice(first, first + step)
-        networks.append(_train_networks(data.training.take(own), states[own]))
-        scores.append(_forward(networks[-1], states[own]))
+    for sets in torch.arange(len(states)).split(step):
+        networks.append(_train_networks(data.training.take(sets.numpy()), states[sets]))
+        scores.append(_forward(networks[-1], states[sets]))
     layers = [torch.cat(layer) for layer in zip(*networks, strict=True)]
 
     def build(number: int) -> Fitted:
         parts = [part[number, INNER_FOLDS].double().cpu() for part in layers]
-        place = int(data.probe.best[number])
-        first = parts[0].T / float(scale[number])
-        weight = (first @ data.directions.weight[place], *(part.T for part in parts[2::2]))
-        bias = (parts[1] + first @ data.directions.offset[place], *parts[3::2])
-        return Network(
-            (CLEAN, data.site, data.layers[place]),
-            tuple(part.float().contiguous() for part in weight),
-            tuple(part.float() for part in bias),
+        weight, bias, place = (
+            [part.T for part in parts[::2]],
+            [part[0] for part in parts[1::2]],
+            int(data.probe.best[number]),
         )
+        first = weight[0] / float(scale[number])
+        weight[0], bias[0] = first @ directions.weight[place], bias[0] + first @ directions.offset[place]
+        weight, bias = ([part.float().contiguous() for part in several] for several in (weight, bias))
+        return Network(data.keys[place], tuple(weight), tuple(bias))
 
     return DetectorFit(data.training.assemble(torch.cat(scores)), build)
 
@@ -162,22 +157,19 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
 def _forward(parts: Sequence[Tensor], states: Float[Tensor, "set item direction"]) -> Float[Tensor, "set fit item"]:
     values = states[:, None]
     for weight, bias in zip(parts[:-2:2], parts[1:-2:2], strict=True):
-        values = torch.relu(values @ weight + bias[:, :, None])
-    return (values @ parts[-2] + parts[-1][:, :, None])[..., 0]
+        values = torch.relu(values @ weight + bias)
+    return (values @ parts[-2] + parts[-1])[..., 0]
 
 
 def _train_networks(training: Training, states: Float[Tensor, "set item direction"]) -> list[Tensor]:
-    """Weights and biases of the layers in turn, [set, fit, in, out] and [set, fit, out]; networks share nothing."""
+    """Weights and biases of the layers in turn, [set, fit, in, out] and [set, fit, 1, out]; networks share nothing."""
     device, generator = states.device, torch.Generator().manual_seed(0)
     weights, targets = training.fitted_on(device), training.targets(device)[:, None]
     parts: list[Tensor] = []
     for before, after in pairwise((states.shape[2], *HIDDEN, 1)):
         normal = torch.randn(before, after, generator=generator) * (2 / before) ** 0.5
-        parts += [
-            normal.to(device).repeat(*weights.shape[:2], 1, 1).requires_grad_(),
-            torch.zeros(*weights.shape[:2], after, device=device, requires_grad=True),
-        ]
-    adam = torch.optim.Adam(parts, lr=_RATE, fused=True)
+        parts += [part.to(device).repeat(*weights.shape[:2], 1, 1) for part in (normal, torch.zeros(1, after))]
+    adam = torch.optim.Adam([part.requires_grad_() for part in parts], lr=_RATE, fused=True)
     for _ in range(_EPOCHS):
         for items in torch.randperm(states.shape[1], generator=generator).to(device).split(_BATCH):
             share = weights[..., items]
@@ -185,7 +177,7 @@ def _train_networks(training: Training, states: Float[Tensor, "set item directio
             with torch.enable_grad():
                 outputs = _forward(parts, states[:, items])
                 wanted = targets[..., items].expand_as(outputs)
-                loss = (binary_cross_entropy_with_logits(outputs, wanted, reduction="none") * share).sum()
+                loss = binary_cross_entropy_with_logits(outputs, wanted, share, reduction="sum")
             adam.zero_grad()
             loss.backward()
             adam.step()
@@ -202,81 +194,88 @@ def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> Detecto
 
 
 def fit_words(data: TrainingData) -> DetectorFit:
-    """Logistic regression on the bag of words."""
     questions, _, answers = zip(*(text.rpartition("\n") for text in data.features.columns[TEXT]), strict=True)
     present = bag_of_words(questions, answers)
     learns = data.training.fitted_on(torch.device("cpu")).numpy() > 0
     scores = np.zeros(learns.shape, np.float32)
-    for number, fits in enumerate(learns):
-        for place, learned in enumerate(fits):
-            weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
-            scores[number, place] = present @ weight + intercept
+    for number, fold in np.ndindex(learns.shape[:2]):
+        learned = learns[number, fold]
+        weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
+        scores[number, fold] = present @ weight + intercept
     return DetectorFit(data.training.assemble(torch.from_numpy(scores)).to(data.device), None)
 
 
-PREDICTED, RANDOM_GATE, CONSTANT_GATE = "predicted", "random", "constant"
 _PARTS = ("question", "answer")
 _CERTAIN = 4.0  # log-odds of a gate that was drawn at random
 _OTHER_SIDE = 0.01  # weight of the other side's items: an expert may otherwise see one class only
 
 
 @dataclass(frozen=True)
-class PathwayDetectors:
-    """Mixture-of-Probes and Pathway Reweighting over the same training sets and the same gate.
+class DetectorFits:
+    """Detectors over one set of training data, each fitted when it is first asked for.
 
-    Both are the paper's, which publishes no formula for either: this is our reading. Its rule for pathways needs the
-    label: Q-Anchored items are almost all true, and a gate that predicts the pathway then predicts the label. Here an
-    item is question-sided if the cut moves the probe's log-odds, in either direction, by more than it moves those of
-    half of the training items; the gate predicts that from the clean state. As controls the gate is drawn at random, or
-    the same for every item.
+    Mixture-of-Probes and Pathway Reweighting share a gate. Both are the paper's, which publishes no formula for either:
+    this is our reading. Its rule for pathways needs the label: Q-Anchored items are almost all true, and a gate that
+    predicts the pathway then predicts the label. Here an item is question-sided if the cut moves the probe's log-odds,
+    in either direction, by more than it moves those of half of the training items; the gate predicts that from the
+    clean state. As controls the gate is drawn at random, or the same for every item.
     """
 
     data: TrainingData
+    dataset: Dataset
+    _fits: dict[str, DetectorFit] = field(default_factory=dict)
+
+    def fit(self, name: str) -> DetectorFit:
+        if name not in self._fits:
+            if name in DETECTORS.plugins:
+                self._fits[name] = load(DETECTORS.plugins[name]).fit(self.data)
+            elif name in _FITS:
+                self._fits[name] = _FITS[name](self)
+            else:
+                self._fits[name] = fit_columns(self.data, DETECTORS[name].columns)
+        return self._fits[name]
 
     @cached_property
-    def question_sided(self) -> Bool[Tensor, "set item"]:
+    def question_sided(self) -> Bool[np.ndarray, "set item"]:
         """Whether the cut moves an item's log-odds more than it moves the median member's."""
         probe = self.data.probe
-        change = (probe.scores - probe.scores_of(self.data.changed(KNOCKOUT))).abs()
-        members = torch.from_numpy(self.data.training.members).to(change.device)
+        change = (probe.scores - probe.scores_of(self.data.changed(KNOCKOUT))).abs().cpu()
+        members = torch.from_numpy(self.data.training.members)
         median = torch.where(members, change, torch.nan).nanmedian(-1, keepdim=True).values
-        return change > median
+        return (change > median).numpy()
 
     @cached_property
     def predicted_gate(self) -> ProbeFits:
         """A probe that reads from the clean state whether an item is question-sided."""
-        return self.data.fit_at_best(labels=self.question_sided.float())
+        return self.data.fit_at_best(replace(self.data.training, labels=self.question_sided))
 
-    def gate_log_odds(self, gate: str) -> Float[Tensor, "set item"]:
-        """Log-odds of "question-sided" by one of the gates."""
-        if gate == PREDICTED:
-            return self.predicted_gate.scores
-        zero = torch.zeros_like(self.data.probe.scores)
-        if gate == CONSTANT_GATE:
-            return zero
+    @cached_property
+    def gates(self) -> dict[str, Float[Tensor, "set item"]]:
+        """Log-odds of "question-sided", predicted and as the controls have them."""
+        predicted = self.predicted_gate.scores
         generator = torch.Generator().manual_seed(0)  # the same on every device
-        coin = torch.rand(self.data.features.n_items, generator=generator).to(zero.device) > 0.5
-        return zero + torch.where(coin, _CERTAIN, -_CERTAIN)
+        coin = torch.rand(self.data.features.n_items, generator=generator).to(predicted.device) > 0.5
+        drawn = torch.where(coin, _CERTAIN, -_CERTAIN).expand_as(predicted)
+        return {"predicted": predicted, "random": drawn, "constant": torch.zeros_like(predicted)}
 
     @cached_property
     def experts(self) -> tuple[ProbeFits, ProbeFits]:
         """A probe for question-sided items and one for the others."""
-        share = self.question_sided.float()
-        sides = (share.clamp(_OTHER_SIDE, 1), (1 - share).clamp(_OTHER_SIDE, 1))
-        question, answer = (self.data.fit_at_best(weights=side) for side in sides)
+        sides = [np.where(side, 1, _OTHER_SIDE) for side in (self.question_sided, ~self.question_sided)]
+        question, answer = (self.data.fit_at_best(replace(self.data.training, weights=side)) for side in sides)
         return question, answer
 
-    def fit_mixture(self, gate: str = PREDICTED) -> DetectorFit:
+    def fit_mixture(self, gate: str = "predicted") -> DetectorFit:
         """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert)."""
         question, answer = self.experts
-        scores = mix_log_odds(self.gate_log_odds(gate), question.scores, answer.scores)
+        scores = mix_log_odds(self.gates[gate], question.scores, answer.scores)
 
         def build(number: int) -> Fitted:
             return Mixture(*(fits.build(number) for fits in (self.predicted_gate, question, answer)))
 
-        return DetectorFit(scores, build if gate == PREDICTED else None)
+        return DetectorFit(scores, build if gate == "predicted" else None)
 
-    def fit_reweighting(self, gate: str = PREDICTED) -> DetectorFit:
+    def fit_reweighting(self, gate: str = "predicted") -> DetectorFit:
         """Pathway Reweighting: attention to the gate's side is strengthened, and one probe reads the resulting state.
 
         Every item has two rows, one for either side, and a training set learns from the row that its gate chooses. A
@@ -284,54 +283,20 @@ class PathwayDetectors:
         with: an answer would have to be read twice.
         """
         data, training = self.data, self.data.training
-        sides = self.gate_log_odds(gate) >= 0
+        asks = self.gates[gate].cpu().numpy() >= 0
+        doubled = Training.together([replace(training, weights=side) for side in (asks, ~asks)], axis=1)
         boosted = {(part, alpha): data.changed(boost_name(part, alpha)) for part in _PARTS for alpha in BOOSTS}
-        strengths = [(question, answer) for question in BOOSTS for answer in BOOSTS]
-        parts = (training.labels, training.members, training.inner, training.weights)
-        doubled = Training(*(np.concatenate([part, part], axis=-1) for part in parts))
+        strengths = [((_PARTS[0], first), (_PARTS[1], second)) for first in BOOSTS for second in BOOSTS]
         scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
         for layer in np.unique(data.probe.best).tolist():
             sets = np.flatnonzero(data.probe.best == layer)
             own = doubled.take(sets)
-            states = torch.stack(
-                [
-                    torch.cat([boosted[part, alpha][layer] for part, alpha in zip(_PARTS, pair, strict=True)])
-                    for pair in strengths
-                ]
-            )
-            mine = sides[torch.from_numpy(sets).to(sides.device)]
-            bank = fit_bank(states, own, data.device, weights=torch.cat([mine, ~mine], dim=1).float())
+            states = torch.stack([torch.cat([boosted[side][layer] for side in pair]) for pair in strengths])
+            bank = fit_bank(states, own, data.device)
             fits = replace(data, training=own).at_best(bank, range(len(strengths)), states=states)
             question, answer = fits.scores.chunk(2, dim=1)
-            scores[torch.from_numpy(sets).to(scores.device)] = torch.where(mine, question, answer)
+            scores[sets] = torch.where(torch.from_numpy(asks[sets]).to(scores.device), question, answer)
         return DetectorFit(scores, None)
-
-
-@dataclass(frozen=True)
-class DetectorFits:
-    """Detectors over one set of training data, each fitted when it is first asked for."""
-
-    data: TrainingData
-    dataset: Dataset
-    _fits: dict[str, DetectorFit] = field(default_factory=dict)
-
-    def fit(self, name: str) -> DetectorFit:
-        """The detector of that name."""
-        if name not in self._fits:
-            self._fits[name] = self._fit(name)
-        return self._fits[name]
-
-    def _fit(self, name: str) -> DetectorFit:
-        if name in DETECTORS.plugins:
-            return load(DETECTORS.plugins[name]).fit(self.data)
-        if name in _FITS:
-            return _FITS[name](self)
-        return fit_columns(self.data, DETECTORS[name].columns)
-
-    @cached_property
-    def pathways(self) -> PathwayDetectors:
-        """Mixture-of-Probes and Pathway Reweighting, which share their gate."""
-        return PathwayDetectors(self.data)
 
 
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
@@ -343,12 +308,12 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),
     "saplma": lambda fits: fit_saplma(fits.data),
     "probe+confidence": lambda fits: fit_stacked(fits.data, (fits.data.probe,), fits.data.confidence),
-    "mop": lambda fits: fits.pathways.fit_mixture(),
-    "mop-random-gate": lambda fits: fits.pathways.fit_mixture(RANDOM_GATE),
-    "mop-constant-gate": lambda fits: fits.pathways.fit_mixture(CONSTANT_GATE),
-    "pr-attention": lambda fits: fits.pathways.fit_reweighting(),
-    "pr-attention-random-gate": lambda fits: fits.pathways.fit_reweighting(RANDOM_GATE),
-    "pr-attention-constant-gate": lambda fits: fits.pathways.fit_reweighting(CONSTANT_GATE),
+    "mop": lambda fits: fits.fit_mixture(),
+    "mop-random-gate": lambda fits: fits.fit_mixture("random"),
+    "mop-constant-gate": lambda fits: fits.fit_mixture("constant"),
+    "pr-attention": lambda fits: fits.fit_reweighting(),
+    "pr-attention-random-gate": lambda fits: fits.fit_reweighting("random"),
+    "pr-attention-constant-gate": lambda fits: fits.fit_reweighting("constant"),
     "auto": lambda fits: fit_auto(fits.data, fits.dataset.groups),
     "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
     "text": lambda fits: fit_text(fits.data),

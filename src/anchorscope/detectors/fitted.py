@@ -68,7 +68,6 @@ def store(part: Any, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def store_detector(fitted: Fitted, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
-    """A detector as {"kind", "values"}."""
     return {"kind": fitted.kind, "values": store(fitted, path, tensors)}
 
 
@@ -137,7 +136,6 @@ class WeightedSum(Fitted):
     bias: float
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """The sum."""
         total = np.full(features.n_items, self.bias)
         for part, weight in zip(self.parts, self.part_weights, strict=True):
             total = total + weight * part.log_odds(features)
@@ -157,13 +155,11 @@ class Mixture(Fitted):
     answer: Fitted
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """Log-odds of the mixture's probability."""
         parts = [torch.from_numpy(part.log_odds(features)) for part in (self.gate, self.question, self.answer)]
         return mix_log_odds(*parts).numpy()
 
 
 def mix_log_odds(gate: Tensor, question: Tensor, answer: Tensor) -> Tensor:
-    """Log-odds of a mixture's probability."""
     log_sigmoid = torch.nn.functional.logsigmoid
     true = torch.logaddexp(log_sigmoid(gate) + log_sigmoid(question), log_sigmoid(-gate) + log_sigmoid(answer))
     false = torch.logaddexp(log_sigmoid(gate) + log_sigmoid(-question), log_sigmoid(-gate) + log_sigmoid(-answer))
@@ -199,7 +195,6 @@ class Network(Fitted):
     bias: tuple[Tensor, ...]
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        """The network's output."""
         values = features.state(self.key).double()
         last = len(self.weight) - 1
         for number, (weight, bias) in enumerate(zip(self.weight, self.bias, strict=True)):

@@ -16,7 +16,6 @@ from anchorscope.detectors.features import Features, Needs
 from anchorscope.detectors.fitted import Fitted, TrainingRange
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
-from anchorscope.models.language_model import ModelIdentity
 from anchorscope.stats.calibration import Calibration, Threshold
 
 
@@ -25,13 +24,11 @@ class DetectorSetting:
     """The model and the prompt that a detector was trained with, and where in a run it reads."""
 
     model: str
-    """Display name."""
     source: str
     """What the user named: a hub id, a folder, a file; loaded where scoring names no other."""
     fingerprint: str
     """Of the weights, see `model_fingerprint`."""
     tokenizer: str
-    """Of the tokenizer."""
     n_layers: int
     d_model: int
     dtype: str
@@ -45,16 +42,13 @@ class DetectorSetting:
     exact_tokens: str = "auto"
     """Who chooses the key words."""
     max_new_tokens: int = 16
-    """Longest answer that is generated."""
 
     @classmethod
-    def of(cls, identity: ModelIdentity, template: Template, position: str, **others: Any) -> "DetectorSetting":
-        """The setting of a run's model and prompt; `others` are the rest of its fields."""
-        same = {
-            name: getattr(identity, name)
-            for name in ("source", "fingerprint", "tokenizer", "n_layers", "d_model", "dtype")
-        }
-        return cls(model=identity.name, template=template, position=position, **same, **others)
+    def of(cls, model: Mapping[str, Any], template: Template, position: str, **others: Any) -> "DetectorSetting":
+        """The setting of a run's model, as its manifest has it, and prompt; `others` are the rest of its fields."""
+        same = ("source", "fingerprint", "tokenizer", "n_layers", "d_model", "dtype")
+        facts = {name: model[name] for name in same}
+        return cls(model=model["name"], template=template, position=position, **facts, **others)
 
 
 @dataclass(frozen=True)
@@ -68,9 +62,7 @@ class Card:
     shifts: tuple[str, ...] = ()
     """Other data and prompts that it was tried on."""
     limits: tuple[str, ...] = ()
-    """What it cannot do."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of anchorscope and the libraries that made it."""
     calibration: tuple[Mapping[str, Any], ...] = ()
     """What was so where it said so, in bins of its probability (`low`, `high`): `n` training answers, each judged by a
     fit that never saw it, and at their natural share of true ones the mean probability (`said`) and the share of true
@@ -82,7 +74,6 @@ class TrainedDetector:
     """A detector with all that its use needs."""
 
     name: str
-    """As in `catalogue.DETECTORS`."""
     fitted: Fitted
     calibration: Calibration
     setting: DetectorSetting
@@ -92,7 +83,6 @@ class TrainedDetector:
     range: TrainingRange | None = None
     """States like those of training; None where any state will do."""
     sha256: str | None = None
-    """Of the bundle that it was read from."""
     context_use: UseCalibration | None = None
     """How `context_used` becomes a probability; None where the runs did not show what answers went by."""
 
@@ -109,11 +99,23 @@ class TrainedDetector:
         for threshold in self.thresholds:
             if abs(threshold.risk - risk) < 1e-9:
                 return threshold
-        known = ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
+        risks = ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
         raise UserError(
-            f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {known}. Choose one "
+            f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {risks}. Choose one "
             f"of these, or train it again with the risk that you want."
         )
+
+    def threshold_notes(self, risk: float | None) -> list[str]:
+        """What has to be said of every verdict for a risk, or for none that was named."""
+        threshold = self.threshold(risk)
+        if threshold is None:
+            return [f"no risk was measured: accepted from probability {HALF:g} on"]
+        if threshold.probability is None:
+            return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
+        first = self.thresholds[0]
+        if risk is None and first.probability is None:
+            return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
+        return []
 
 
 ACCEPT, ABSTAIN, OUT_OF_RANGE = "accept", "abstain", "out-of-range"
@@ -131,53 +133,30 @@ class Score:
     truth_probability: float | None
     """Probability that the answer is true; None for an empty answer."""
     log_odds: float | None
-    """The same as log-odds."""
     verdict: str
-    """`accept`, `abstain` or `out-of-range`."""
     warnings: tuple[str, ...] = field(default=())
     """What may make the number worth less."""
 
     def record(self) -> dict[str, Any]:
-        """As a row of a result."""
         return {**asdict(self), "warnings": list(self.warnings)}
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The same of several items, as arrays."""
+    """The same of several items, as arrays; `outside` the training range or not."""
 
     log_odds: Float[np.ndarray, " item"]
-    """Calibrated."""
     probability: Float[np.ndarray, " item"]
     outside: Bool[np.ndarray, " item"]
-    """Whether a state lies outside the training range."""
+
+    @classmethod
+    def of(cls, trained: TrainedDetector, features: Features) -> "Decisions":
+        """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
+        raw, calibration = trained.fitted.log_odds(features), trained.calibration
+        outside = np.zeros(len(raw), bool) if trained.range is None else trained.range.is_outside(features)
+        return cls(calibration.slope * raw + calibration.intercept, calibration.probability(raw), outside)
 
     def verdicts(self, threshold: Threshold | None) -> list[str]:
-        """What follows for a risk."""
         least = HALF if threshold is None else threshold.probability
-        accepted = np.zeros(len(self.outside), bool) if least is None else self.probability >= least
-        return [
-            OUT_OF_RANGE if outside else ACCEPT if taken else ABSTAIN
-            for outside, taken in zip(self.outside, accepted, strict=True)
-        ]
-
-
-def decide(trained: TrainedDetector, features: Features) -> Decisions:
-    """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
-    raw, calibration = trained.fitted.log_odds(features), trained.calibration
-    outside = np.zeros(features.n_items, bool) if trained.range is None else trained.range.is_outside(features)
-    log_odds = calibration.slope * raw + calibration.intercept
-    return Decisions(log_odds, calibration.probability(raw), outside)
-
-
-def threshold_notes(trained: TrainedDetector, risk: float | None) -> list[str]:
-    """What has to be said of every verdict for a risk, or for none that was named."""
-    threshold = trained.threshold(risk)
-    if threshold is None:
-        return [f"no risk was measured: accepted from probability {HALF:g} on"]
-    if threshold.probability is None:
-        return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
-    first = trained.thresholds[0]
-    if risk is None and first.probability is None:
-        return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
-    return []
+        accepted = self.probability >= (np.inf if least is None else least)
+        return np.where(self.outside, OUT_OF_RANGE, np.where(accepted, ACCEPT, ABSTAIN)).tolist()

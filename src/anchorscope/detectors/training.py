@@ -50,33 +50,41 @@ class Training:
     """Training sets over the same items."""
 
     labels: Bool[np.ndarray, "set item"]
-    """Each set may have labels of its own: those of a control are tossed."""
+    """Each set may have labels of its own: those of a control are tossed, those of a gate are no truth."""
     members: Bool[np.ndarray, "set item"]
     inner: Int[np.ndarray, "set item"]
     """Inner fold of each member; -1 elsewhere."""
-    weights: Float[np.ndarray, " item"]
+    weights: Float[np.ndarray, "set item"]
+    """How much an item teaches and counts."""
 
     @property
     def n_sets(self) -> int:
-        """How many training sets."""
         return len(self.members)
 
     def take(self, sets: slice | Int[np.ndarray, " chosen"]) -> "Training":
-        """Some of the sets."""
-        return Training(self.labels[sets], self.members[sets], self.inner[sets], self.weights)
+        return Training(*(part[sets] for part in vars(self).values()))
+
+    @staticmethod
+    def together(several: "Sequence[Training]", axis: int = 0) -> "Training":
+        """The sets of all of these, which are of the same items; along the other axis, the same sets of more items."""
+        parts = zip(*(vars(training).values() for training in several), strict=True)
+        return Training(*(np.concatenate(part, axis=axis) for part in parts))
 
     def fitted_on(self, device: torch.device) -> Float[Tensor, "set fit item"]:
         """The weight of every item in every fit, 0 where it is left out."""
         members, inner = torch.from_numpy(self.members).to(device), torch.from_numpy(self.inner).to(device)
         folds = torch.arange(FITS, device=device)[None, :, None]  # the last is no inner fold: that fit leaves none out
         learned = members[:, None] & (inner[:, None] != folds)
-        return learned * torch.as_tensor(self.weights, dtype=torch.float32, device=device)
+        return learned * self._weights(device)
 
     def held_out(self, device: torch.device) -> Float[Tensor, "set inner_fold item"]:
         """The weight of every item in the inner fold that holds it out, 0 elsewhere."""
         inner = torch.from_numpy(self.inner).to(device)
         held = inner[:, None] == torch.arange(INNER_FOLDS, device=device)[None, :, None]
-        return held * torch.as_tensor(self.weights, dtype=torch.float32, device=device)
+        return held * self._weights(device)
+
+    def _weights(self, device: torch.device) -> Float[Tensor, "set 1 item"]:
+        return torch.as_tensor(np.asarray(self.weights, np.float32), device=device)[:, None]
 
     def assemble(self, scores: Float[Tensor, "set fit *more item"]) -> Float[Tensor, "set *more item"]:
         """For each item the score of a fit that never saw it."""
@@ -91,20 +99,11 @@ class Training:
         return weighted_auc(scores[..., None, :], held, self.targets(scores.device)[:, None])
 
     def targets(self, device: torch.device) -> Float[Tensor, "set item"]:
-        """Labels as 0 and 1."""
         return torch.from_numpy(self.labels).to(device).float()
 
-    @staticmethod
-    def together(several: "Sequence[Training]") -> "Training":
-        """The sets of all of these, which are of the same items."""
-        labels, members, inner = (
-            np.concatenate([getattr(training, name) for training in several]) for name in ("labels", "members", "inner")
-        )
-        return Training(labels, members, inner, several[0].weights)
 
-
-def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> tuple[Training, Int[np.ndarray, " item"]]:
-    """A training set for every outer fold, which it leaves out; and the outer fold of each item."""
+def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> Training:
+    """A training set for every outer fold, which it leaves out."""
     strata = truth_strata(dataset.labels, dataset.relations)
     order = priorities(seed, f"detector folds {name}", dataset.item_ids)
     outer = grouped_folds(dataset.groups, strata, folds, order)
@@ -114,11 +113,10 @@ def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> tuple[Tra
             f"{n_groups} groups are too few for {folds} folds: some would be empty; take fewer (--folds), or ask more "
             f"questions (--limit)."
         )
-    return _with_inner(dataset, outer[None] != np.arange(folds)[:, None], seed, name), outer
+    return _with_inner(dataset, outer[None] != np.arange(folds)[:, None], seed, name)
 
 
 def whole_set(dataset: Dataset, seed: int, name: str) -> Training:
-    """One training set of all items."""
     return _with_inner(dataset, np.ones((1, len(dataset.labels)), dtype=bool), seed, f"{name} whole")
 
 
@@ -140,24 +138,17 @@ def _with_inner(dataset: Dataset, members: Bool[np.ndarray, "set item"], seed: i
         learns = np.flatnonzero(chosen)
         order = priorities(seed, f"detector inner {name} {place}", dataset.item_ids)[learns]
         inner[place, learns] = grouped_folds(dataset.groups[learns], strata[learns], INNER_FOLDS, order)
-    _refuse_one_sided(dataset, members, inner)
-    labels = np.broadcast_to(dataset.labels, members.shape).copy()  # torch wants to be able to write
-    return Training(labels, members, inner, np.ones(len(dataset.labels)))
-
-
-def _refuse_one_sided(dataset: Dataset, members: np.ndarray, inner: np.ndarray) -> None:
-    """Every part that teaches or judges needs true and false answers."""
     held = inner[:, None] == np.arange(INNER_FOLDS)[None, :, None]
-    outside = members[~members.all(axis=1)]
-    parts = np.concatenate(
-        [held.reshape(-1, len(dataset.labels)), (members[:, None] & ~held).reshape(-1, len(dataset.labels)), ~outside]
-    )
+    folds = np.concatenate([held, members[:, None] & ~held]).reshape(-1, members.shape[1])
+    parts = np.concatenate([folds, ~members[~members.all(axis=1)]])  # whatever teaches or judges
     if not ((parts & dataset.labels).any(axis=1) & (parts & ~dataset.labels).any(axis=1)).all():
         n_true, n_groups = int(dataset.labels.sum()), len(np.unique(dataset.groups))
         raise UserError(
             f"{n_true} true and {len(dataset.labels) - n_true} false answers in {n_groups} groups "
             f"are too few: every fold needs some of both; ask more questions (--limit), or train on another dataset."
         )
+    labels = np.broadcast_to(dataset.labels, members.shape).copy()  # torch wants to be able to write
+    return Training(labels, members, inner, np.ones(members.shape))
 
 
 PENALTIES = (1e-3, 1e-2, 1e-1, 1.0)
@@ -178,7 +169,6 @@ class Stacked:
     """Log-odds of each item by a fit that never saw it."""
 
     def of_set(self, number: int) -> tuple[tuple[float, ...], float]:
-        """Weights and bias of the fit on all of a training set."""
         return tuple(self.weight[number, INNER_FOLDS].tolist()), float(self.bias[number, INNER_FOLDS])
 
 
@@ -186,13 +176,10 @@ def fit_stack(
     columns: Float[Tensor, "set item column"], training: Training, penalties: tuple[float, ...] = PENALTIES
 ) -> Stacked:
     """A regression of truth on the columns, for every training set; the inner folds choose among the penalties."""
-    n_sets, n_items, width = columns.shape
-    step = max(1, _AT_ONCE // (4 * n_items * (width + 1)))
-    parts = [
-        _fit(columns[first : first + step].double(), training.take(slice(first, first + step)), penalties)
-        for first in range(0, n_sets, step)
-    ]
-    return Stacked(*(torch.cat([getattr(part, name) for part in parts]) for name in Stacked.__dataclass_fields__))
+    step = max(1, _AT_ONCE // (4 * columns[0].numel() + 4 * columns.shape[1]))
+    sets = torch.arange(len(columns)).split(step)
+    parts = [_fit(columns[own].double(), training.take(own.numpy()), penalties) for own in sets]
+    return Stacked(*(torch.cat(fields) for fields in zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def calibrated(scores: Float[Tensor, "set item"], training: Training) -> Stacked:
@@ -211,17 +198,14 @@ def _fit(columns: Tensor, training: Training, penalties: tuple[float, ...]) -> S
     scaled = torch.where(varies, (columns - mean) / torch.where(varies, deviation, 1.0), 0.0)
     design = torch.cat([scaled, torch.ones_like(scaled[..., :1])], dim=-1)
     held = training.held_out(device).double()
-    found, losses = [], []
+    weights_of, logits_of, losses = [], [], []
     for penalty in penalties:
-        weight = newton(design, targets, weights, penalty)
-        logits = weight @ design.transpose(1, 2)
-        signed = logits[:, :INNER_FOLDS] * (1 - 2 * targets)[:, None]
+        weights_of.append(newton(design, targets, weights, penalty))
+        logits_of.append(weights_of[-1] @ design.transpose(1, 2))
+        signed = logits_of[-1][:, :INNER_FOLDS] * (1 - 2 * targets)[:, None]
         losses.append((softplus(signed) * held).sum((1, 2)) / held.sum((1, 2)))
-        found.append((weight, logits))
-    chosen = torch.stack(losses).argmin(0)
-    rows = torch.arange(len(chosen), device=device)
-    weight = torch.stack([one for one, _ in found])[chosen, rows]
-    logits = torch.stack([one for _, one in found])[chosen, rows]
+    chosen = torch.stack(losses).argmin(0), torch.arange(len(targets), device=device)
+    weight, logits = torch.stack(weights_of)[chosen], torch.stack(logits_of)[chosen]
     raw = torch.where(varies, weight[..., :-1] / torch.where(varies, deviation, 1.0), 0.0)
     bias = weight[..., -1] - (raw * mean).sum(-1)
     return Stacked(raw, bias, training.assemble(logits))
@@ -235,9 +219,9 @@ def newton(
 ) -> Float[Tensor, "set fit column"]:
     """Minimises mean log-loss + ½λ‖w‖², the last column (the intercept) without penalty; damped Newton steps."""
     share = weights / weights.sum(-1, keepdim=True)
-    ridge = torch.full((design.shape[-1],), penalty, dtype=design.dtype, device=design.device)
+    ridge = design.new_full((design.shape[-1],), penalty)
     ridge[-1] = 1e-9
-    found = torch.zeros(*weights.shape[:2], design.shape[-1], dtype=design.dtype, device=design.device)
+    found = design.new_zeros(*weights.shape[:2], design.shape[-1])
     sign = (1 - 2 * targets)[:, None]
 
     def objective(weight: Tensor) -> Tensor:
@@ -253,14 +237,13 @@ def newton(
         curvature = probability * (1 - probability) * share
         hessian = (design[:, None] * curvature[..., None]).transpose(2, 3) @ design[:, None] + torch.diag(ridge)
         step = torch.linalg.solve(hessian, gradient[..., None])[..., 0]
-        length, after = torch.ones_like(now), objective(found - step)
+        after = objective(found - step)
         for _ in range(_HALVINGS):
-            worse = after > now + 1e-12
+            worse = (after > now + 1e-12)[..., None]
             if not bool(worse.any()):
                 break
-            length = torch.where(worse, length / 2, length)
-            after = objective(found - length[..., None] * step)
-        better = after <= now
-        found = torch.where(better[..., None], found - length[..., None] * step, found)
-        now = torch.where(better, after, now)
+            step = torch.where(worse, step / 2, step)
+            after = objective(found - step)
+        found = torch.where((after <= now)[..., None], found - step, found)
+        now = torch.fmin(now, after)
     return found

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anchorscope.datasets.question import Question, Unusable, question_from_row
-from anchorscope.detectors.live_cuts import DRAWS, MOST_ALONE, live_cuts
+from anchorscope.detectors.detector import DRAWS, MOST_ALONE, live_cuts
 from anchorscope.serve.errors import ServiceError, invalid_request
 from anchorscope.serve.model_thread import Draw, Record, score_records
 from anchorscope.serve.service import Service

@@ -7,21 +7,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import expit
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from anchorscope.detectors.evaluation import (
-    COMPARED,
-    Evaluation,
-    Judge,
-    Scored,
-    Tables,
-    TrainedOn,
-    balanced_weights,
-    pooled,
-)
-from anchorscope.detectors.training import INNER_FOLDS, Training, calibrated, tossed
+from anchorscope.detectors.evaluation import COMPARED, Evaluation, Judge, Scored, TrainedOn, balanced_weights, pooled
+from anchorscope.detectors.training import INNER_FOLDS, Dataset, Training, calibrated, tossed
 from anchorscope.progress import Silent
+from anchorscope.stats.detection_metrics import reliability_bins
 from made_detection import made_dataset, made_trained
 
 N, SEEDS, RESAMPLES = 90, 3, 60
@@ -216,25 +209,26 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
         slope, bias = float(scale.weight[number, INNER_FOLDS, 0]), float(scale.bias[number, INNER_FOLDS])
         log_odds = build(number).log_odds(other.features.take([item]))[0]
         assert found.log_odds[0, item] == pytest.approx(slope * log_odds + bias, abs=1e-5)
-    assert used == {0, 1}
+    assert used == {0, 1}  # items of different fits are not compared: each has its own stratum
     expected = [trained.whole if item not in shared else None for item in range(40)]
     assert all(one is None or one == stratum for one, stratum in zip(expected, found.strata[0], strict=True))
 
 
 def test_tables_hold_every_detector_with_both_prevalences_and_pairs(trained: TrainedOn) -> None:
-    names, tables = ("confidence", "probe", "probe+confidence", "mop", "mop-random-gate"), Tables()
+    names = ("confidence", "probe", "probe+confidence", "mop", "mop-random-gate")
     evaluation = Evaluation(trained.plan, 100, names, Silent())
-    evaluation.in_domain(trained, tables)
-    rows = {(row["detector"], row["prevalence"], row["metric"]): row for row in tables.detectors}
-    assert len(rows) == len(tables.detectors)
+    evaluation.in_domain(trained)
+    tables = evaluation.tables
+    rows = {(row["detector"], row["prevalence"], row["metric"]): row for row in tables["detectors"]}
+    assert len(rows) == len(tables["detectors"])
     judge = evaluation.judge(trained.dataset, natural=True)
     wanted = judge.metrics(trained.in_domain("mop", natural=True))["brier"].row("value")
     assert wanted.items() <= rows["mop", "natural", "brier"].items()
     assert not any(row[:2] == ("mop-random-gate", "natural") for row in rows)  # balanced AUROC only
-    pairs = {(row["detector"], row["against"]) for row in tables.differences}
+    pairs = {(row["detector"], row["against"]) for row in tables["differences"]}
     expected = {(name, other) for name in names for other in ("confidence", "probe", "probe+confidence")}
     assert pairs == {(name, other) for name, other in expected if name != other} | {("mop-random-gate", "mop")}
-    curve = [row for row in tables.curves if row["detector"] == "probe"]
+    curve = [row for row in tables["detector_curves"] if row["detector"] == "probe"]
     assert [row["coverage"] for row in curve] == pytest.approx(np.arange(1, 101) / 100)
     natural = trained.dataset.natural
     assert curve[-1]["risk"] == pytest.approx(natural[~trained.dataset.labels].sum() / natural.sum())
@@ -276,3 +270,24 @@ def test_tossed_labels_keep_the_numbers_of_every_relation() -> None:
     assert not np.array_equal(tossed(uneven, 1, 1).labels, lots[1])
     agreement = np.mean([(tossed(uneven, 0, toss).labels == uneven.labels).mean() for toss in range(40)])
     assert abs(agreement - (0.2**2 + 0.8**2)) < 0.05  # what chance gives, were they not drawn from the labels' places
+
+
+def test_balanced_probabilities_of_a_run_that_was_not_balanced():
+    """Without balancing one answer in five is true; judged as balanced, one in two."""
+    whole = made_dataset(n=500, signal=1.0)
+    kept = [place for place in range(500) if place % 2 or place % 8 == 0]
+    dataset = Dataset(
+        "made",
+        whole.features.take(kept),
+        whole.labels[kept],
+        whole.groups[kept],
+        *([values[place] for place in kept] for values in (whole.relations, whole.item_ids)),
+        natural=np.ones(len(kept)),
+        group_keys=[whole.group_keys[place] for place in kept],
+    )
+    trained = made_trained(dataset, seeds=1)
+    said = {natural: expit(trained.in_domain("confidence", natural).log_odds[0]) for natural in (False, True)}
+    labels, weights = dataset.labels, balanced_weights(dataset)
+    assert reliability_bins(said[False], labels, weights).error < 0.1
+    assert reliability_bins(said[True], labels).error < 0.1
+    assert reliability_bins(said[True], labels, weights).error > 0.1  # those of the natural prevalence would not do

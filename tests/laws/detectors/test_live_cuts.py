@@ -7,8 +7,7 @@ import pytest
 from scipy.special import expit
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.detectors.detector import Detector, asked
-from anchorscope.detectors.live_cuts import DRAWS, live_cuts
+from anchorscope.detectors.detector import DRAWS, Detector, asked, live_cuts
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.run_passes import run_states

@@ -160,10 +160,10 @@ def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel)
 
 def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: LanguageModel) -> None:
     for fitted, message in (
-        (probe(("random", "mlp", 2)), "the run 'random', which is not made of new answers"),
+        (probe(("random", "mlp", 2)), "states of the run 'random', not measured of new answers"),
         (probe(("knockout", "mlp", 2)), "the run 'knockout'"),
         (probe(("clean", "mlp", 9)), "site 'mlp' of layer 9; the model has .* layers 0 to 3"),
-        (added((probe(),), ("relation",)), "reads 'relation', which is not measured of new answers"),
+        (added((probe(),), ("relation",)), "reads 'relation', not measured of new answers"),
     ):
         with pytest.raises(UserError, match=message):
             Detector(trained_on(tiny_llama, fitted=fitted), tiny_llama)

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 import anchorscope
 from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
+from anchorscope.detecting.detect import thresholds_at
 from anchorscope.detecting.inputs import ONE_PASS, missing_keep
-from anchorscope.detecting.saving import thresholds_at
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.report import detection

@@ -11,8 +11,7 @@ import pytest
 
 from anchorscope.datasets.question import question_from_row
 from anchorscope.detecting.score import measure_uses
-from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.live_cuts import live_cuts
+from anchorscope.detectors.detector import Detector, live_cuts
 from anchorscope.serve.service import Limits
 from detector_cases import PAIRS
 from repo import DOCS
