@@ -55,10 +55,6 @@ class Cut:
     def bias(self) -> float:
         return -math.inf if self.alpha == -1 else math.log1p(self.alpha)
 
-    @property
-    def n_cut(self) -> int:
-        return len(self.keys)
-
     def first_query(self, sequence: TokenSequence) -> int:
         """The first position that loses an edge; the length if none does."""
         if not self.changes:
