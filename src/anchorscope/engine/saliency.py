@@ -128,8 +128,6 @@ class _Batch:
         )
         with torch.enable_grad():
             self.losses = loss(batch, torch.stack(self.read, dim=3))
-        if self.losses.shape != (len(batch),) or not self.losses.requires_grad:
-            raise ValueError(f"losses of shape {tuple(self.losses.shape)} for {len(batch)} items, or no gradient")
 
     def back(self) -> NDArray[np.float32]:
         """From each loss back to the weights; [item, set, layer, head]."""

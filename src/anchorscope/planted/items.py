@@ -5,8 +5,7 @@ phrase is two words; the sum of their classes decides what it says, and every wo
 kind. So nothing but the table of facts, or the pair of words, tells the truth.
 
 True and false items of a pathway are made in pairs about the same subject and relation, in two wordings, with the same
-filler or neutral phrase; the wrong objects are the right ones of other pairs of the same relation. So within a pathway
-true and false items share their questions and (`question`, `both`) their objects word by word: counting finds no
+filler or neutral phrase; the wrong objects are the right ones of other pairs of the same relation. So counting finds no
 information about truth in a subject, a relation, a first word. No question is worded the same twice, because a run asks
 each once.
 """
