@@ -59,7 +59,9 @@ def saliency(
     `tops` are the layers that each item's loss reads: no block above a batch's highest is run.
     """
     refuse_unread_positions(sequences, prefix.length)
-    lm, prefix = lm.without_learning(), _outside_inference_mode(prefix)
+    lm = lm.without_learning()
+    copies = (tuple(tensor.clone() for tensor in part) for part in (prefix.keys, prefix.values))
+    prefix = Prefix(prefix.ids, *copies)  # torch can't go back through tensors made in inference mode
     listener = progress or Silent()
     listener.start(title, len(sequences))
     by_item: dict[int, NDArray[np.float32]] = {}
@@ -168,9 +170,3 @@ def _key_sets(
             chosen[row, index, list(sets[row])] = 1
         chosen[row, -1, : len(sequence.ids)] = 1
     return chosen
-
-
-def _outside_inference_mode(prefix: Prefix) -> Prefix:
-    """Copies of the prefix's tensors: torch can't go back through those made in inference mode."""
-    keys, values = (tuple(tensor.clone() for tensor in part) for part in (prefix.keys, prefix.values))
-    return Prefix(prefix.ids, keys, values)

@@ -187,10 +187,6 @@ class Planner:
         run = [item for item in (order or range(len(lengths))) if lengths[item]]
         return replace(whole, batches=_batches(lengths, self.batch_tokens, run))
 
-    def worth_compiling(self, tokens: int) -> bool:
-        """Whether compiled blocks repay their compilation, for that many tokens."""
-        return self.compile_from is not None and tokens >= self.compile_from
-
 
 def shared_tokens(sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
     """The leading tokens that all of these sequences begin with, before an answer begins or a state is read."""

@@ -1,9 +1,9 @@
 """How good a detector's scores are: order (AUPRC), risk after abstaining (risk–coverage, PRR), calibration.
 
 A score is higher for an answer that is more likely true. Measures take `scores` [item], `truthful` [item] and `weights`
-[..., item] (none: 1 each), and give one number per vector of weights, NaN where it is undefined. An item of weight 2
-counts as two, and equal scores give the mean over their orders (AUPRC: they are flagged together). Items are sorted
-once: every measure of order is a function of two running sums, so a draw of the bootstrap is a row of weights.
+[..., item] (none: 1 each; a draw of the bootstrap is a row), and give one number per row, NaN where it is undefined. An
+item of weight 2 counts as two; equal scores give the mean over their orders (AUPRC: they are flagged together). Items
+are sorted once: every measure of order is a function of two running sums.
 
 A detector flags false answers: the positive class of AUPRC is "not truthful". Coverage is the share of accepted
 answers, best first; risk is the share of false ones among them.
