@@ -291,7 +291,8 @@ def fit_layers(
     notes: list[str] = []
     with true_float32():
         fits = list(in_chunks(states, plan, device, fit, notes))
-    return Fit(*(torch.cat(parts) for parts in zip(*fits, strict=True)), notes=tuple(notes))
+    weight, bias, logits, converged = (torch.cat(parts) for parts in zip(*fits, strict=True))
+    return Fit(weight, bias, logits, converged, tuple(notes))
 
 
 def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solution:
