@@ -144,7 +144,6 @@ class Step:
 
 _LEAVE_SHARE = 0.25  # rows leave in groups: moving the keys and values of the rest costs about as much as one step
 
-
 IsEnd = Callable[[int, Sequence[int]], bool]
 """Whether a token ends an answer, given those before it."""
 

@@ -90,7 +90,6 @@ EXPERIMENT = Experiment(
     "saliency", "how much the probe's verdict depends on the answer's attention to the question (gradients)", run
 )
 
-
 LOSSES = {LOSS: "probe's loss", LOG_ODDS: "probe's log-odds"}
 _STYLES: dict[str, dict[str, Any]] = {
     "all items": {"color": INK, "linewidth": 1.0, "linestyle": (0, (1.0, 1.4))},

@@ -58,7 +58,6 @@ class Cell:
 CELLS = tuple(Cell(pathway, truthful) for pathway in PATHWAYS for truthful in (True, False))
 """All six, pathway by pathway, true before false."""
 
-
 RIGHT_VERDICT, WRONG_VERDICT = "right", "wrong"
 """The word that the trained model says after an answer."""
 WORDINGS = (
@@ -131,7 +130,6 @@ def _invented(n: int, rng: np.random.Generator) -> list[str]:
 
 
 _TRIES = 200  # swaps of clashing objects; half a dozen are enough for a few dozen pairs
-
 
 SHARES = {"question": 0.2, "answer": 0.2, "both": 0.1}
 """Which part of the items the true ones of a pathway are, and the false ones."""

@@ -43,7 +43,6 @@ MIN_RECOVERY = 5.0
 MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
 """Shares of the depth. A layer at exactly a third (layer 9 of 28) belongs to it."""
 
-
 SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""
 NEGLIGIBLE_SHARE = 0.1

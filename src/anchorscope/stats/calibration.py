@@ -1,13 +1,11 @@
 """From a detector's log-odds to a calibrated probability (Platt scaling), and to a threshold with a guarantee.
 
-**From which probability on may answers be accepted**, if at most a given share of them may be false? Candidates are
-tried from the strictest to the laxest (learn then test, fixed sequence). Each passes if so few false answers would be
-seen with a probability of at most delta, were the error rate above the risk (exact binomial test); the first failure
-ends the search. For answers drawn like the calibration answers, none of which fitted anything, the error rate among
-accepted ones is then at most `risk` with probability 1 − delta. Nothing is promised on other data.
-
-**Another prevalence.** Under a prior shift the odds that an accepted answer is false change by a known factor: the same
-test is made at the risk that corresponds to the wanted one.
+**From which probability on may answers be accepted**, if at most a given share may be false? Candidates are tried from
+the strictest to the laxest (learn then test, fixed sequence). Each passes if so few false answers would be seen with a
+probability of at most delta, were the error rate above the risk (exact binomial test); the first failure ends it. For
+answers drawn like the calibration answers, none of which fitted anything, the error rate among accepted ones is then at
+most `risk` with probability 1 − delta. Under a prior shift the odds that an accepted answer is false change by a known
+factor: the same test is made at the risk that corresponds to the wanted one.
 
 **Weights within a class**, as of answers balanced within relations, are no prior shift. There each candidate is tested
 by a bet: with y = weight · (false − risk) of an accepted answer and 0 of any other, the product of 1 − λy has a mean of
@@ -23,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 Floats = NDArray[np.float64]
-
 
 DELTA = 0.1
 """How often the promise may fail."""
