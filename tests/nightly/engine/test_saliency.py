@@ -21,10 +21,8 @@ from anchorscope.models.wrapping import wrap
 from engine_cases import LENGTHS, SHARED, shared_prefix
 from hf_reference import eager, watch, weighed
 
-TOPS = (3, 1, 2, 3, 0)
-"""The layer that each item's loss reads."""
-PLACE = -2
-"""Which of the positions that are read."""
+TOPS = (3, 1, 2, 3, 0)  # the layer that each item's loss reads
+PLACE = -2  # of the positions that are read
 KEYS: dict[str, list[tuple[int, ...]]] = {
     "exact": [(8, length - 6) for length in LENGTHS],
     "shared": [(0, 3)] * len(LENGTHS),

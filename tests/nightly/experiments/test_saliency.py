@@ -63,8 +63,7 @@ def test_both_losses_and_the_share_follow_the_definition(small: ExperimentInputs
     batches = [[index] for index in range(len(items))]
     prefix = compute_prefix(tiny_llama, small.prefix)
     for entropy, measured in ((True, flow * wrong), (False, flow)):
-        loss = partial(losses, entropy=entropy)
-        wanted = saliency(tiny_llama, sequences, prefix, keys, loss, tops, batches)
+        wanted = saliency(tiny_llama, sequences, prefix, keys, partial(losses, entropy=entropy), tops, batches)
         question, everything = (wanted.of(name).sum(axis=(1, 2)) for name in ("question", ALL))
         assert measured[items] == pytest.approx(question, rel=1e-3)
         assert measured_share[items] == pytest.approx(question / everything, rel=1e-3), "the share is that of both"
