@@ -10,7 +10,7 @@ from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.progress import Silent
 from anchorscope.report import comparison, detection, run_page
 from anchorscope.report.findings import Findings
-from anchorscope.validation import page as validation_page
+from anchorscope.validation import validate as validation_page
 from compared_runs import model_findings
 from detection_synthetic import World, write_world
 from report_further_synthetic import recovery

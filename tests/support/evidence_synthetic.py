@@ -37,7 +37,6 @@ def random_measured(n: int = 150, n_layers: int = 4, n_folds: int = 3, seed: int
             "none": (before + rng.normal(0, 1e-3, shape))[:, :, ran],
         },
         ran={"knockout": everyone, "random": everyone, "none": ran},
-        n_cut={"knockout": np.full(n, 3), "random": rng.integers(2, 4, n), "none": np.zeros(n_none, np.int64)},
         reference=rng.integers(0, n_layers, (len(PROBES), n_folds)),
     )
 
@@ -59,20 +58,18 @@ def half_lose_their_signal(shift: float = 0.0) -> Measured:
         before=np.broadcast_to(2.0 * sign, shape).copy(),
         after={"knockout": np.broadcast_to(after, shape).copy()},
         ran={"knockout": everyone},
-        n_cut={"knockout": np.full(48, 2)},
         reference=np.zeros((len(PROBES), 2), np.int64),
     )
 
 
 def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
     place = np.argsort(order)  # where each old item stands now
-    after, ran, n_cut = {}, {}, {}
+    after, ran = {}, {}
     for name, items in measured.ran.items():
         moved = place[items]
         sorting = np.argsort(moved)
         ran[name] = moved[sorting]
         after[name] = measured.after[name][:, :, sorting]
-        n_cut[name] = measured.n_cut[name][sorting]
     return replace(
         measured,
         labels=measured.labels[order],
@@ -81,7 +78,6 @@ def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
         before=measured.before[:, :, order],
         after=after,
         ran=ran,
-        n_cut=n_cut,
     )
 
 

@@ -95,7 +95,6 @@ def make_inputs(
         before=_by_probe(score_states(scorer, clean[None, None])),
         after={name: _by_probe(score_states(scorer, run[None, None])) for name, run in runs.items()},
         ran=dict.fromkeys(runs, np.arange(n)),
-        n_cut={name: np.full(n, 0 if name == "none" else 2) for name in runs},
         reference=probes.reference,
     )
     inputs = ExperimentInputs(

@@ -512,7 +512,7 @@ def build_stage(folder: Path) -> Stage:
     """Imports all that commands import, so that no child has to, and builds the stage in a child."""
     import anchorscope
     from anchorscope.report import comparison, detection, run_page
-    from anchorscope.validation import page as validation_page
+    from anchorscope.validation import validate as validation_page
 
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
         if not module.name.startswith(("anchorscope.adapters.", "anchorscope.bench.")):

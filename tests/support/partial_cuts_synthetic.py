@@ -57,7 +57,6 @@ def tiny_inputs(lm: LanguageModel, items: list[Item] | None = None, **setting: A
         before=before,
         after={one.intervention: at(one.logits) for one in effects},
         ran={one.intervention: one.items for one in effects},
-        n_cut={one.intervention: one.n_cut for one in effects},
         reference=reference,
     )
     return replace(

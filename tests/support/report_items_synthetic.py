@@ -36,7 +36,6 @@ def measured_items(n: int, layers: int, rng: np.random.Generator) -> Measured:
         before=before,
         after={name: before[..., ran[name]] + rng.normal(*moved[name], (1, layers, len(ran[name]))) for name in ran},
         ran=ran,
-        n_cut={name: np.where(name == "none", 0, 1 + ran[name] % 4) for name in ran},
         reference=np.array([[layers // 2 + fold % 2 for fold in range(FOLDS)]]),
     )
 
@@ -53,8 +52,8 @@ def effects_of(measured: Measured, dataset: str, ids: list[str]) -> pl.DataFrame
     for name, ran in measured.ran.items():
         _, first, runs = np.unique(ran, return_index=True, return_counts=True)
         run = np.arange(len(ran)) - np.repeat(first, runs) if name == "patch-same" else None
-        variant = "donor" if run is not None else "all"
-        effects.append(Effect(name, variant, ran, measured.n_cut[name], placed(measured.after[name]), run))
+        variant, n_cut = "donor" if run is not None else "all", np.where(name == "none", 0, 1 + ran % 4)
+        effects.append(Effect(name, variant, ran, n_cut, placed(measured.after[name]), run))
     return effects_frame(dataset, ids, ("full",), ("final",), placed(measured.before), effects)
 
 

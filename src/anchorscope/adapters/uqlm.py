@@ -77,9 +77,6 @@ def pairs_of(result: Any, name: str = "the result") -> list[tuple[str, str]]:
 def with_scores(result: Mapping[str, Any], scores: "Iterable[Score]") -> dict[str, Any]:
     """The same result with the columns of the detector."""
     rows = [(score.truth_probability, score.log_odds, score.verdict) for score in scores]
-    number = len(pairs_of(result))
-    if len(rows) != number:
-        raise ValueError(f"{len(rows)} scores for {number} responses")
     columns = {name: [row[index] for row in rows] for index, name in enumerate(SCORES)}
     metadata = {**(result.get("metadata") or {}), "anchorscope_columns": list(SCORES)}
     return {**result, "data": {**result["data"], **columns}, "metadata": metadata}

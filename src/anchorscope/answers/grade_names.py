@@ -339,10 +339,6 @@ def _spread(given: Sequence[str], initials: frozenset[str]) -> list[str]:
     return [part for name in given for part in (name if name in initials else (name,))]
 
 
-def _compatible(name: str, other: str) -> bool:
-    return name == other or (1 in (len(name), len(other)) and name[0] == other[0])
-
-
 def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
     """Whether the answer is the accepted person: the surname, or fitting first names and the surname."""
     accepted = without_titles(readings(words(alias))[0])
@@ -362,7 +358,10 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
 
 def _first_names_fit(accepted: Sequence[str], other: Sequence[str]) -> bool:
     """Whether the answer's first names (`other`) fit; it may omit middle ones, but not add any."""
-    return len(other) in (1, len(accepted)) and all(map(_compatible, accepted, other))
+    return len(other) in (1, len(accepted)) and all(
+        name == own or (1 in (len(name), len(own)) and name[0] == own[0])
+        for name, own in zip(accepted, other, strict=False)
+    )
 
 
 def _looks_like_a_person(alias: str) -> bool:

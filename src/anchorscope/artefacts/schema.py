@@ -4,7 +4,7 @@ Other programs rely on these names. Columns may be added; one that is renamed, d
 `SCHEMA_VERSION`, and folders of other versions are then read as what they are or refused.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -196,3 +196,14 @@ WORLDS_SCHEMA = {
     "method": pl.String(),
 }
 """worlds.csv of `anchorscope validate`. Rows whose quantity is `truth` describe a world and have no number of items."""
+
+
+def layer_ranges(layers: Sequence[int]) -> list[str]:
+    """Layers in order, runs of neighbours as a range: "4", "20–29"."""
+    runs: list[list[int]] = []
+    for layer in sorted(layers):
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]

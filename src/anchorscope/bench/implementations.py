@@ -26,7 +26,7 @@ from anchorscope.engine.capture import capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.rows import tokens_of
-from anchorscope.engine.sequences import CLEAN, SITES, Variant
+from anchorscope.engine.sequences import CLEAN, SITES, Variant, shared_prefix_length
 from anchorscope.models.devices import ToHost, empty_on_host, free_memory, is_out_of_memory
 from anchorscope.models.families import part_at
 from anchorscope.models.language_model import LanguageModel
@@ -148,7 +148,7 @@ class Own(Implementation):
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
         lm, ends, prompts, longest = self.lm, set(workload.end_tokens), workload.prompts, workload.new_tokens
-        prefix = compute_prefix(lm, prompts[0][: workload.shared_by_prompts])
+        prefix = compute_prefix(lm, prompts[0][: shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])])
         batches = plan_batches(decoded_lengths(prompts, prefix.length, longest), self.batch_tokens)
         answers = decode(lm, prompts, prefix, batches, longest, lambda token, before: token in ends)
         return [answer.ids for answer in answers]

@@ -78,11 +78,6 @@ class Workload:
         limits = [min(item.keys) for item in self.items]
         return shared_prefix_length([item.ids for item in self.items], limits)
 
-    @cached_property
-    def shared_by_prompts(self) -> int:
-        """Leading tokens that all prompts share."""
-        return shared_prefix_length(self.prompts, [len(ids) - 1 for ids in self.prompts])
-
     @property
     def sequences(self) -> list[TokenSequence]:
         return [TokenSequence(item.ids, item.length - 1, (item.length - 1,)) for item in self.items]
@@ -258,11 +253,6 @@ class Setting:
     def block_parameters(self) -> int:
         return block_parameters(self.lm)
 
-    @property
-    def peak_tokens_per_s(self) -> float:
-        """Tokens per second if blocks cost only their multiplications, at the measured peak."""
-        return self.peak / (2 * self.block_parameters)
-
     def workload(self, n: int) -> Workload:
         """That many items, of the kind that was chosen."""
         options, lm = self.options, self.lm
@@ -352,7 +342,7 @@ class Row:
             items_per_s=items / seconds,
             tokens_per_s=None if tokens is None else tokens / seconds,
             peak_memory_mb=setting.held + added,
-            share_of_peak=None if tokens is None else tokens / seconds / setting.peak_tokens_per_s,
+            share_of_peak=None if tokens is None else 2 * setting.block_parameters * tokens / seconds / setting.peak,
         )
 
 

@@ -21,7 +21,6 @@ IMPLEMENTATIONS_OF = {
     "generation": ("anchorscope", "plain-batched"),
 }
 
-
 _MOST = 1_000_000_000  # more than any machine has time for
 
 

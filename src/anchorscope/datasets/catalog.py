@@ -161,13 +161,10 @@ class Reading:
         """Rows so far, including bad ones, without blank lines and header."""
         self.bad = 0
         self.bad_rows: list[BadRow] = []
-        self._results: Iterator[Question | BadRow] | None = results
+        self._results = results
 
     def __iter__(self) -> Iterator[Question]:
-        if self._results is None:
-            raise RuntimeError("A reading can be gone through once; open the dataset again.")
-        results, self._results = self._results, None
-        for result in results:
+        for result in self._results:
             self.rows += 1
             if isinstance(result, BadRow):
                 self.bad += 1

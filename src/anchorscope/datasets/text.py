@@ -33,7 +33,6 @@ _SCAN = re.compile(
 _INITIALS = str.maketrans("", "", ". ")
 _GROUPING = str.maketrans("", "", "',")
 
-
 Span = tuple[int, int]
 """Characters [start, end) of a text."""
 

@@ -4,7 +4,6 @@ An answer ends where the caller says so, before the token that ends it. Log-prob
 temperature. A prompt that is sampled many times is read once.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -48,13 +47,6 @@ class Sampling:
     temperature: float = 1.0
     top_p: float = 1.0
     """Tokens are drawn from the likeliest ones that together have at least this probability."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf or not 0 < self.top_p <= 1:
-            raise ValueError(
-                f"temperature {self.temperature}, top-p {self.top_p}; allowed: a temperature above 0, top-p above 0 "
-                f"and up to 1"
-            )
 
     def take(self, prompts: Sequence[int]) -> "Sampling":
         return Sampling(self.seeds[list(prompts)], self.temperature, self.top_p)
@@ -151,7 +143,6 @@ class Step:
 
 
 _LEAVE_SHARE = 0.25  # rows leave in groups: moving the keys and values of the rest costs about as much as one step
-
 
 IsEnd = Callable[[int, Sequence[int]], bool]
 """Whether a token ends an answer, given those before it."""

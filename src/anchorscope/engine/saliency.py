@@ -25,22 +25,20 @@ from anchorscope.progress import Progress, Silent
 
 ALL = "all"
 
-Loss = Callable[
-    [list[int], Float[Tensor, "item position site layer d_model"]], Float[Tensor, " item"] | Float[Tensor, "item loss"]
-]
-"""From items and their states, up to the highest layer that one needs: each item's loss, or several. Tensors multiplied
-with the states must not have been made in inference mode (clone them)."""
+Loss = Callable[[list[int], Float[Tensor, "item position site layer d_model"]], Float[Tensor, " item"]]
+"""From items and their states, up to the highest layer that one needs: each item's loss. Tensors multiplied with the
+states must not have been made in inference mode (clone them)."""
 
 
 @dataclass(frozen=True)
 class Saliency:
-    values: Float32[np.ndarray, "item loss set layer head"]
+    values: Float32[np.ndarray, "item set layer head"]
     """Heads as the queries have them; 0 above the layer that an item's loss reads."""
     sets: tuple[str, ...]
     """Names of the sets of keys: those asked for, then `ALL`."""
 
-    def of(self, name: str) -> Float32[np.ndarray, "item loss layer head"]:
-        return self.values[:, :, self.sets.index(name)]
+    def of(self, name: str) -> Float32[np.ndarray, "item layer head"]:
+        return self.values[:, self.sets.index(name)]
 
 
 @torch.inference_mode(False)  # a caller may be in it, and nothing that was made there can be gone back through
@@ -61,7 +59,9 @@ def saliency(
     `tops` are the layers that each item's loss reads: no block above a batch's highest is run.
     """
     refuse_unread_positions(sequences, prefix.length)
-    lm, prefix = lm.without_learning(), _outside_inference_mode(prefix)
+    lm = lm.without_learning()
+    copies = (tuple(tensor.clone() for tensor in part) for part in (prefix.keys, prefix.values))
+    prefix = Prefix(prefix.ids, *copies)  # torch can't go back through tensors made in inference mode
     listener = progress or Silent()
     listener.start(title, len(sequences))
     by_item: dict[int, NDArray[np.float32]] = {}
@@ -100,10 +100,6 @@ class _Sums:
         per_key = torch.einsum("rhqk,rq->rhk", single, self.queries.to(single.device))
         self.found[:, :, layer] = torch.einsum("rhk,rsk->rsh", per_key.to(self.sets.device), self.sets)
 
-    def take(self) -> Tensor:
-        sums, self.found = self.found, torch.zeros_like(self.found)
-        return sums
-
 
 class _Batch:
     def __init__(
@@ -133,19 +129,13 @@ class _Batch:
             self.lm, packed.ids, packed.positions, packed, self._visit, read=read, layers=self.layers, gradients=True
         )
         with torch.enable_grad():
-            losses = loss(batch, torch.stack(self.read, dim=3))
-        if len(losses) != len(batch) or losses.dim() > 2 or not losses.requires_grad:
-            raise ValueError(f"losses of shape {tuple(losses.shape)} for {len(batch)} items, or without a gradient")
-        self.losses = losses if losses.dim() == 2 else losses[:, None]
+            self.losses = loss(batch, torch.stack(self.read, dim=3))
 
     def back(self) -> NDArray[np.float32]:
-        """From each loss back to the weights; [item, loss, set, layer, head]."""
-        together = []
-        for left, column in zip(range(self.losses.shape[1])[::-1], self.losses.unbind(dim=1), strict=True):
-            # What is wanted comes through the hooks on the way; items do not know each other, so one sum serves all.
-            torch.autograd.grad(column.sum(), [self.first_weights], retain_graph=left > 0, allow_unused=True)
-            together.append(self.sums.take())
-        return torch.stack(together, dim=1).cpu().numpy()
+        """From each loss back to the weights; [item, set, layer, head]."""
+        # What is wanted comes through the hooks on the way; items do not know each other, so one sum serves all.
+        torch.autograd.grad(self.losses.sum(), [self.first_weights], allow_unused=True)
+        return self.sums.found.cpu().numpy()
 
     def _watch(self, weights: Tensor) -> Tensor:
         layer = len(self.read)  # states of a layer are read after its attention
@@ -180,9 +170,3 @@ def _key_sets(
             chosen[row, index, list(sets[row])] = 1
         chosen[row, -1, : len(sequence.ids)] = 1
     return chosen
-
-
-def _outside_inference_mode(prefix: Prefix) -> Prefix:
-    """Copies of the prefix's tensors: torch can't go back through those made in inference mode."""
-    keys, values = (tuple(tensor.clone() for tensor in part) for part in (prefix.keys, prefix.values))
-    return Prefix(prefix.ids, keys, values)

@@ -18,13 +18,12 @@ from torch import Tensor
 from anchorscope.models.process_settings import threads, true_float32
 from anchorscope.probes.grid_search import weighted_auc
 from anchorscope.stats.auc import auc, running_sums
-from anchorscope.stats.estimate import LEVEL, Estimate, percentile_interval
+from anchorscope.stats.estimate import Estimate, percentile_interval
 
 Floats = NDArray[np.floating]
 Indices = NDArray[np.integer]
 
 _AT_ONCE = 1 << 26  # numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
-_FEW_ROWS = 8  # fewer are sorted sooner on the host than the device is asked
 
 
 @dataclass(frozen=True)
@@ -91,30 +90,14 @@ def ratio(part: Tensor, whole: Tensor) -> Tensor:
 
 def estimates(samples: Tensor) -> tuple[Floats, Floats, Floats]:
     """Value and percentile interval of a statistic [..., draw]."""
-    if samples.device.type == "cpu" or samples[..., 0].numel() < _FEW_ROWS:
-        values = samples.cpu().numpy()
-        return values[..., 0], *percentile_interval(values[..., 1:], axis=-1)
-    return samples[..., 0].cpu().numpy(), *_interval_by_sorting(samples[..., 1:])
+    values = samples.cpu().numpy()
+    return values[..., 0], *percentile_interval(values[..., 1:], axis=-1)
 
 
 def estimate(samples: Tensor, n: int, method: str) -> Estimate:
     """The same of one statistic [draw]."""
     value, low, high = (float(number) for number in estimates(samples))
     return Estimate(value, low, high, n, method)
-
-
-def _interval_by_sorting(resamples: Tensor) -> tuple[Floats, Floats]:
-    """`percentile_interval` of [..., resample] with the sorting done on the device; the same to the last bit."""
-    finite = resamples.isfinite()
-    ranked = torch.where(finite, resamples, math.inf).double().sort(dim=-1).values
-    number = finite.sum(dim=-1)
-    position = (1 - LEVEL) / 2 * (number - 1).double()
-    outer = position.long().clamp(min=0)
-    inner = torch.minimum(outer + 1, number - 1).clamp(min=0)
-    wanted = torch.stack([outer, inner, (number - 1 - inner).clamp(min=0), (number - 1 - outer).clamp(min=0)], dim=-1)
-    ends = torch.cat([ranked.gather(-1, wanted), (position - outer)[..., None]], dim=-1).cpu().numpy()
-    low, low_next, high_next, high, share = np.moveaxis(np.where(np.isfinite(ends), ends, np.nan), -1, 0)
-    return low + share * (low_next - low), high + share * (high_next - high)
 
 
 def areas(scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Draws) -> Tensor:

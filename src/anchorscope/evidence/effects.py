@@ -253,7 +253,6 @@ def measured_places(
                 before=clean[:, q, s].transpose(1, 2, 0),
                 after={effect.intervention: effect.logits[:, q, s].transpose(1, 2, 0) for effect in effects},
                 ran={effect.intervention: effect.items for effect in effects},
-                n_cut={effect.intervention: effect.n_cut for effect in effects},
                 reference=probe_sets[f"{site}/{position}"].reference,
             )
     return places

@@ -241,8 +241,6 @@ def same_answer(answer: str, other: str) -> bool:
 
 def self_consistency(answer: str, samples: Sequence[str]) -> float:
     """The share of samples that are the answer."""
-    if not samples:
-        raise ValueError("no sampled answers: their share and entropy are not defined")
     wanted = question_key(answer)
     return sum(question_key(sample) == wanted for sample in samples) / len(samples)
 
@@ -261,8 +259,6 @@ def clusters(samples: Sequence[str]) -> list[int]:
 
 def semantic_entropy(samples: Sequence[str]) -> float:
     """Entropy of the clusters' shares, in nats."""
-    if not samples:
-        raise ValueError("no sampled answers: their share and entropy are not defined")
     counts = Counter(clusters(samples)).values()
     return sum(count / len(samples) * math.log(len(samples) / count) for count in counts)
 

@@ -40,8 +40,6 @@ class Measured:
     """Log-odds per intervention, [probe, layer, item of `ran`]."""
     ran: Mapping[str, NDArray[np.int64]]
     """Which items each intervention was run on; the knockout on all."""
-    n_cut: Mapping[str, NDArray[np.int64]]
-    """Number of keys cut per intervention and item of `ran`."""
     reference: NDArray[np.int64]
     """Reference layer per probe and fold."""
 

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TEST_SCHEMA, PART_SCHEMA
+from anchorscope.artefacts.schema import BAND, EVIDENCE_ITEM_SCHEMA, EVIDENCE_TEST_SCHEMA, PART_SCHEMA, layer_ranges
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.draws import Draws, areas, estimates
 from anchorscope.evidence.further_runs import RANDOM_WEIGHTS, RESAMPLE, donors_of
@@ -114,7 +114,7 @@ def _part_rows(parts: PartsOfDataset, intervention: str) -> Iterator[Record]:
 def layer_rows(parts: PartsOfDataset, intervention: str, part: str, share: Share) -> Iterator[Record]:
     """A share at the headline place: over the band, then layer by layer."""
     where, method = parts.places[parts.headline], parts.method(intervention)
-    of_band = f"{method}, layers {_layers(parts.band)}"
+    of_band = f"{method}, layers {', '.join(layer_ranges(parts.band))}"
     yield from _rows(parts, intervention, part, share.mean_over(parts.band), where, [BAND], of_band)
     yield from _rows(parts, intervention, part, share, where, range(parts.n_layers), method)
 
@@ -147,17 +147,6 @@ def _rows(
             "n_groups": len(np.unique(items.groups)),
             "method": method,
         }
-
-
-def _layers(band: Sequence[int]) -> str:
-    """Layers in words: runs of neighbours as a range."""
-    runs: list[list[int]] = []
-    for layer in band:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def evidence_items_frame(parts: PartsOfDataset) -> pl.DataFrame:
@@ -273,7 +262,7 @@ def tests_frame(tests: Sequence[EvidenceTest], parts: PartsOfDataset) -> pl.Data
     """evidence_tests.csv."""
     site, position = parts.places[parts.headline]
     where = {"model": parts.model, "dataset": parts.dataset, "site": site, "position": position}
-    where["layers"] = _layers(parts.band)
+    where["layers"] = ", ".join(layer_ranges(parts.band))
     rows = [{**where, **{name: _finite(value) for name, value in vars(test).items()}} for test in tests]
     return pl.DataFrame(rows, schema=EVIDENCE_TEST_SCHEMA)
 

@@ -253,7 +253,6 @@ EXPERIMENT = Experiment(
     "boundary", "per pathway: accuracy, how often the model says it does not know, popularity, confidence", run
 )
 
-
 QUANTITIES: dict[str, tuple[str, Show]] = {
     "accuracy": ("true answers", percent),
     "dont_know_rate": ("says “I don't know”", percent),

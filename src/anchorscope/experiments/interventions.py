@@ -16,7 +16,7 @@ from anchorscope.report.charts import CURVE_COLUMNS, POINTS_NOTE, drawable
 from anchorscope.report.findings import Findings, find, interventions, present, rules_in, select
 from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED, RULES
 from anchorscope.report.panel_figure import ChartSpec, Forest, Lines, Series
-from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, SMALL_RATIO, above, all_of, below, between, size_ratio
+from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, SMALL_RATIO, all_of, below, between, size_ratio
 from anchorscope.report.wording import count, percent, points
 from anchorscope.stats.estimate import Estimate
 
@@ -193,8 +193,7 @@ def _part_of_knockout(
 
     def of(rows: pl.DataFrame) -> section.Said | None:
         part = size_ratio(effect(rows, name), effect(rows, "knockout"))
-        verdict = above(part, low) if high == float("inf") else between(part, low, high)
-        return section.number(part, verdict, section.whole_percent)
+        return section.number(part, between(part, low, high), section.whole_percent)
 
     return of
 

@@ -366,7 +366,6 @@ EXPERIMENT = Experiment(
     "matched", "questions exchange their accepted answers: AUC and parts of the evidence where words cannot tell", run
 )
 
-
 SETS = {MATCHED: "exchanged answers", FREE: "the model's own answers"}
 """Variant → its words."""
 AREAS = {

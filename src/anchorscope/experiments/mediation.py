@@ -201,7 +201,6 @@ def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats
 
 EXPERIMENT = Experiment("mediation", "states of the key words exchanged between true and false items, per layer", run)
 
-
 DIRECTIONS = {NECESSITY: "true answers get false ones' states: lost", SUFFICIENCY: "the other way round: gained"}
 KINDS = {OPPOSITE: "partner of opposite truth", SAME: "donor of the same truth", OTHER: "the partner's other tokens"}
 _DASHES: dict[str, Any] = {OPPOSITE: "-", SAME: (0, (4.0, 1.8)), OTHER: (0, (1.0, 1.5))}

@@ -54,7 +54,7 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
         bias=inputs.probes.bias[full, folds, reference],
     )
     ran = run_saliency(inputs.executor, work, inputs.progress)
-    question, everything = (ran.of(name)[:, 0].sum(axis=(1, 2), dtype=np.float64) for name in (_QUESTION, ALL))
+    question, everything = (ran.of(name).sum(axis=(1, 2), dtype=np.float64) for name in (_QUESTION, ALL))
     flow, share = np.full((2, inputs.n), np.nan)
     flow[items] = question
     np.divide(question, everything, out=(part := np.full(len(items), np.nan)), where=everything > 0)
@@ -89,7 +89,6 @@ def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
 EXPERIMENT = Experiment(
     "saliency", "how much the probe's verdict depends on the answer's attention to the question (gradients)", run
 )
-
 
 LOSSES = {LOSS: "probe's loss", LOG_ODDS: "probe's log-odds"}
 _STYLES: dict[str, dict[str, Any]] = {

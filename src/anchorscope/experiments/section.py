@@ -78,7 +78,6 @@ RELIABLE = 0.7
 SMALL_GAP = 0.05
 """Smaller differences of two shares don't matter."""
 
-
 _ENDS = ("ci_low", "ci_high")
 _MOST_SHOWN = 2  # datasets whose numbers stand in the sentence, of those that decide it
 

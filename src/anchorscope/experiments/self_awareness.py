@@ -195,7 +195,6 @@ EXPERIMENT = Experiment(
     "self-awareness", "whether a linear probe can tell the pathway from clean states, layer by layer", run
 )
 
-
 LINES: dict[str, tuple[str, dict[str, Any]]] = {
     "auc": ("probe on clean states", {"color": "#0072b2", "marker": "o", "markersize": 3.4, "markeredgewidth": 0.0}),
     "auc_within_truth": (

@@ -135,7 +135,6 @@ def part_at(module: Any, path: str) -> Any:
 ATTENTION = "anchorscope"
 _NOT_COMPUTED = ("s_aux", "position_bias")  # attention sinks and learned biases
 
-
 Queries = Float[Tensor, "token head d_head"]
 Keys = Float[Tensor, "token key_head d_head"]
 """Keys or values of all tokens of a batch, in one line."""

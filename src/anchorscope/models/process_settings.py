@@ -81,7 +81,6 @@ def product_kernels() -> Iterator[None]:
 @_shared
 def quiet_transformers() -> Iterator[None]:
     from huggingface_hub.utils import logging as hub_logging
-    from transformers import modeling_gguf_pytorch_utils as gguf_reader
     from transformers.utils import logging
 
     hub_level = hub_logging.get_verbosity()
@@ -89,12 +88,9 @@ def quiet_transformers() -> Iterator[None]:
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    bar_maker = gguf_reader.tqdm  # the GGUF reader draws its own bar, which the switch above does not reach
-    gguf_reader.tqdm = lambda items, **_: items
     try:
         yield
     finally:
-        gguf_reader.tqdm = bar_maker
         hub_logging.set_verbosity(hub_level)
         logging.set_verbosity(level)
         if bars:

@@ -76,7 +76,7 @@ def plan_cut(
             cut = intervention.cut(item, setting.edges, rng, mass)
             drawn_from = None if intervention.candidates is None else len(intervention.candidates(item))
             ratio = None if mass is None else _ratio(mass.of(cut.keys), mass.of(item.located.question_tokens))
-            runs.append(ItemRun(index, item.sequence(setting.positions), cut, 0, cut.n_cut, drawn_from, ratio))
+            runs.append(ItemRun(index, item.sequence(setting.positions), cut, 0, len(cut.keys), drawn_from, ratio))
     if intervention.changes:
         return PlannedRuns(intervention, tuple(runs))
     order = np.argsort(priorities(setting.seed, f"{intervention.name} order", [item.item_id for item in items]))

@@ -182,16 +182,10 @@ class Planner:
         compiled: bool = False,
     ) -> StatesPass:
         """A pass with its batches: by length, as many as the budget allows; `order` breaks ties between equal ones."""
-        lengths = [
-            tokens_of(sequence, item, variants, len(prefix), self.n_layers) for item, sequence in enumerate(sequences)
-        ]
+        whole = StatesPass(title, tuple(sequences), prefix, tuple(variants), (), self.batch_tokens, compiled)
+        lengths = whole.lengths(self.n_layers)
         run = [item for item in (order or range(len(lengths))) if lengths[item]]
-        batches = _batches(lengths, self.batch_tokens, run)
-        return StatesPass(title, tuple(sequences), prefix, tuple(variants), batches, self.batch_tokens, compiled)
-
-    def worth_compiling(self, tokens: int) -> bool:
-        """Whether compiled blocks repay their compilation, for that many tokens."""
-        return self.compile_from is not None and tokens >= self.compile_from
+        return replace(whole, batches=_batches(lengths, self.batch_tokens, run))
 
 
 def shared_tokens(sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
@@ -356,14 +350,12 @@ class AnswersPass:
     def asked(self) -> list[int]:
         return [index for index in range(len(self.prompts)) if index not in self.known]
 
-    def sampled(self, n_samples: int, seed: int, temperature: float = 1.0, top_p: float = 1.0) -> "AnswersPass":
+    def sampled(self, n_samples: int, seed: int) -> "AnswersPass":
         """Every question this many times in turn, answered at random, supplied answers too; draws depend on seed,
         `item_id` and the sample's number alone."""
-        if n_samples < 1:
-            raise ValueError(f"{n_samples} samples of each answer are asked for; at least one is wanted")
         names = [question.item_id for question in self.questions]
         seeds = [priorities(seed, f"sampled answer {sample}", names) for sample in range(n_samples)]
-        sampling = Sampling(np.stack(seeds, axis=1).reshape(-1), temperature, top_p)
+        sampling = Sampling(np.stack(seeds, axis=1).reshape(-1))
         questions = tuple(question for question in self.questions for _ in range(n_samples))
         prompts = tuple(prompt for prompt in self.prompts for _ in range(n_samples))
         return replace(self, questions=questions, prompts=prompts, known={}, sampling=sampling)

@@ -5,8 +5,7 @@ phrase is two words; the sum of their classes decides what it says, and every wo
 kind. So nothing but the table of facts, or the pair of words, tells the truth.
 
 True and false items of a pathway are made in pairs about the same subject and relation, in two wordings, with the same
-filler or neutral phrase; the wrong objects are the right ones of other pairs of the same relation. So within a pathway
-true and false items share their questions and (`question`, `both`) their objects word by word: counting finds no
+filler or neutral phrase; the wrong objects are the right ones of other pairs of the same relation. So counting finds no
 information about truth in a subject, a relation, a first word. No question is worded the same twice, because a run asks
 each once.
 """
@@ -58,7 +57,6 @@ class Cell:
 
 CELLS = tuple(Cell(pathway, truthful) for pathway in PATHWAYS for truthful in (True, False))
 """All six, pathway by pathway, true before false."""
-
 
 RIGHT_VERDICT, WRONG_VERDICT = "right", "wrong"
 """The word that the trained model says after an answer."""
@@ -132,7 +130,6 @@ def _invented(n: int, rng: np.random.Generator) -> list[str]:
 
 
 _TRIES = 200  # swaps of clashing objects; half a dozen are enough for a few dozen pairs
-
 
 SHARES = {"question": 0.2, "answer": 0.2, "both": 0.1}
 """Which part of the items the true ones of a pathway are, and the false ones."""

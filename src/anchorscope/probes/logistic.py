@@ -61,7 +61,6 @@ class Solution:
     intercept: Float[Tensor, "problem column"]
     logits: Float[Tensor, "problem column item"]
     converged: Bool[Tensor, "problem column"]
-    iterations: Int[Tensor, "problem column"]
 
 
 @dataclass
@@ -79,7 +78,6 @@ class _Iterate:
     direction: Float[Tensor, "problem column d_model"]
     intercept_direction: Float[Tensor, "problem column"]
     active: Bool[Tensor, "problem column"]
-    iterations: Int[Tensor, "problem column"]
     intercept_curvature: Float[Tensor, "problem column"]
     """Mean of p(1 − p): the preconditioner's entry for the intercept."""
     diagonal: Float[Tensor, "problem column"]
@@ -111,7 +109,6 @@ def minimise(data: Standardised, columns: Columns) -> Solution:
         torch.zeros_like(iterate.intercept),
         torch.zeros_like(iterate.logits[:, :, : data.n_items]),
         torch.zeros_like(iterate.active),
-        torch.zeros_like(iterate.iterations),
     )
     places = torch.arange(n_columns, device=device).expand(n_problems, -1)
     for k in range(MAX_ITERATIONS + 1):
@@ -140,7 +137,6 @@ def _store(solution: Solution, iterate: _Iterate, places: Tensor, leaving: Tenso
     solution.intercept[rows, there] = iterate.intercept.gather(1, leaving)
     solution.logits[rows, there] = _select(iterate.logits, leaving)[:, :, :n_items]
     solution.converged[rows, there] = ~iterate.active.gather(1, leaving)
-    solution.iterations[rows, there] = iterate.iterations.gather(1, leaving)
 
 
 def _initial(data: Standardised, columns: Columns) -> _Iterate:
@@ -162,7 +158,6 @@ def _initial(data: Standardised, columns: Columns) -> _Iterate:
         direction=torch.zeros_like(weight),
         intercept_direction=zero,
         active=_above_tolerance(gradient, intercept_gradient),
-        iterations=torch.zeros_like(zero, dtype=torch.int32),
         intercept_curvature=zero,
         diagonal=zero,
         woodbury=zero[:, :, None],
@@ -222,7 +217,6 @@ def _conjugate_gradient_step(data: Standardised, columns: Columns, iterate: _Ite
     iterate.logits.addcmul_(direction_logits, step[:, :, None])
     iterate.probability = torch.sigmoid(iterate.logits)
     iterate.gradient, iterate.intercept_gradient = _gradient(data, columns, iterate.probability, iterate.weight)
-    iterate.iterations += iterate.active
     iterate.active = iterate.active & _above_tolerance(iterate.gradient, iterate.intercept_gradient)
 
 
@@ -275,7 +269,6 @@ class Fit:
     bias: Float[Tensor, "problem column"]
     logits: Float[Tensor, "problem column item"]
     converged: Bool[Tensor, "problem column"]
-    iterations: Int[Tensor, "problem column"]
     notes: tuple[str, ...] = ()
 
 
@@ -293,13 +286,13 @@ def fit_layers(
         data = standardise(chunk, sets.scaled_on)
         solution = solve(data, sets, plan.columns)
         raw = data.to_raw(solution.weight, solution.intercept, sets.scaling)
-        return [part.cpu() for part in (*raw, solution.logits, solution.converged, solution.iterations)]
+        return [part.cpu() for part in (*raw, solution.logits, solution.converged)]
 
     notes: list[str] = []
     with true_float32():
         fits = list(in_chunks(states, plan, device, fit, notes))
-    weight, bias, logits, converged, iterations = (torch.cat(parts) for parts in zip(*fits, strict=True))
-    return Fit(weight, bias, logits, converged, iterations, tuple(notes))
+    weight, bias, logits, converged = (torch.cat(parts) for parts in zip(*fits, strict=True))
+    return Fit(weight, bias, logits, converged, tuple(notes))
 
 
 def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solution:

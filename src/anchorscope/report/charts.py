@@ -1,19 +1,16 @@
 """The figures of a run: the paper's chart, the parts of the evidence over the layers, and AUC per layer.
 
-ΔP per layer has a colour per dataset, Q-Anchored solid, A-Anchored dashed, with bands; one panel for a run, a panel
-each for several. Cutting the question moves a probe's verdict towards "false" for every item, so the plain rule mixes
-that shift and the loss of signal. The corrected rule removes one shift per layer and fold, without using the labels.
+ΔP has a colour per dataset, Q-Anchored solid, A-Anchored dashed, with bands; one panel for a run, a panel each for
+several. Cutting the question moves a probe's verdict towards "false" for every item; the corrected rule removes that
+shift per layer and fold, without using the labels.
 
-Parts of the evidence are stacked; they sum to 1. One that comes out below zero is drawn below the zero line, as it is.
-Layers at which a part's interval is wider than the whole scale have too little evidence to divide, and are left blank.
-The band, over which parts are averaged for the text, is marked; black lines show how much needs the key words, and how
-much needs random words.
+Parts are stacked; one below zero is drawn below the zero line. Layers at which an interval is wider than the whole
+scale are left blank. The band over which the text averages is marked; black lines show what needs the key words, and
+what needs random words.
 
-A probe's AUC means little alone: the relation asked for, the words, or the model's own confidence may predict truth as
-well. So these baselines are level lines. The cuts need no threshold and no groups. "Same probe" asks the probe that was
-trained on untouched states; it falls where the signal is lost and also where it is merely written differently.
-"Trained again" is a new probe on the states under the cut; what it still reads cannot come from the tokens that were
-cut. The random control shows what cutting anything would do.
+Baselines of the probe (relation, words, confidence) are level lines. "Same probe" was trained on untouched states: it
+falls where the signal is lost and where it is merely written differently. "Trained again" reads the states under the
+cut: what it still reads cannot come from the tokens that were cut.
 """
 
 import math

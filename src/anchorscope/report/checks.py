@@ -1,15 +1,13 @@
 """Every check of a run, in the order in which the page shows them, and `read`, which applies them.
 
 Each check is a function that measures, below its words: topic, clause, unit, standing. A clause holds both of its
-forms: "the probe {adds|adds next to nothing} to …". The parts of the evidence come first: two tested questions answer
-what was asked, controls say whether to trust it. Then the probe, and the groups and curves of the paper's rule. What
-the sorting rule makes true by itself (Q-Anchored lies below A-Anchored) is no check: it can't fail. Thresholds are in
-`verdicts.py`.
+forms: "the probe {adds|adds next to nothing} to …". First the parts of the evidence: two tested questions answer what
+was asked, controls say whether to trust it. Then the probe, and the groups and curves of the paper's rule. What the
+sorting rule makes true by itself (Q-Anchored lies below A-Anchored) is no check. Thresholds are in `verdicts.py`.
 
-Controls of the parts are asked over the same band of layers as the parts, those of ΔP at every layer, with intervals
-that hold for all layers at once: one that fails at one layer with 95 % confidence has failed, and the layers are named.
-Numbers of whole curves come from their bootstrap draws (`stats/curves.py`), so that choosing the most striking layer
-afterwards costs width.
+Controls of the parts are asked over the band of the parts, those of ΔP at every layer, with intervals that hold for all
+layers at once: one that fails at one layer with 95 % confidence has failed, and the layers are named. Numbers of whole
+curves come from their bootstrap draws (`stats/curves.py`), so that choosing the most striking layer costs width.
 """
 
 import math

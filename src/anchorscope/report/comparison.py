@@ -5,9 +5,8 @@ difference between the first run and the last is significant and no step between
 way; it does not if one does, or if the difference is too small to matter. Random weights are left out.
 
 The claims (`--claims`) come from five written descriptions of two published layer charts, which contradict each other.
-Each is a row of one table: our wording, who says so, who says otherwise, a number of the curves and where it must lie.
-A claim is about all curves: one curve that contradicts it with 95 % confidence refutes it, and it is confirmed only if
-every curve confirms it.
+Each is a row of one table: our wording, who says so or otherwise, a number of the curves and where it must lie. One
+curve that contradicts a claim with 95 % confidence refutes it; it is confirmed only if every curve confirms it.
 """
 
 import math

@@ -3,10 +3,9 @@
 Every page is a `SectionsPage`: run, comparison, study, detectors, calibration. A section holds data; how it looks is
 defined once, in templates/parts.*.j2.
 
-Questions, answers and names are other people's text. In HTML every value is escaped by the template engine; in Markdown
-every value loses its markup the same way. Figures are embedded as SVG images and data as JSON that holds no character
-that could end it, so that the page can be mailed as it is. The page may run exactly one script, its own small scripts
-joined into one, whose hash its content policy names: whatever a question, an answer or a model's name may smuggle in
+Questions, answers and names are other people's text: the template engine escapes every value in HTML, and takes its
+markup away in Markdown. Figures are embedded as SVG images, data as JSON that holds no character that could end it. The
+page may run exactly one script, its own small scripts joined, whose hash its content policy names: anything smuggled in
 has another hash and stays dead, and nothing is loaded.
 """
 

@@ -1,9 +1,7 @@
 """Every figure is made of panels: forests (named lines with values and intervals), or lines over layers or heads.
 
-A panel is configured by data: which rows, which column runs down or along, how a series is drawn. A figure has a
-row of panels per dataset (or per value of another column); titles, shared axes, legend and small print are the same for
-all. Places are computed in inches, not by an automatic layout, so that nothing is clipped however many panels, legend
-entries or notes there are.
+A panel is configured by data. A figure has a row of panels per dataset (or per value of another column); titles, axes,
+legend and small print are the same for all. Places are computed in inches, so that nothing is clipped.
 
 An SVG carries its panels and lines as numbers (`ShownFigure.values`); pages read them from there to show what is under
 the pointer. Nothing here goes through pyplot, so no global state is touched, and no file carries a date or a random id:
@@ -195,11 +193,6 @@ def layer_axis(axes: Axes, n_layers: int) -> None:
     axes.set_xlabel("Layer")
 
 
-def zero_line(axes: Axes, height: float = 0.0) -> None:
-    """The line at which nothing happens."""
-    axes.axhline(height, color="#555555", linewidth=0.8, zorder=1.5)
-
-
 def empty_panel(axes: Axes, text: str) -> None:
     """Say in the panel that there is nothing to draw."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=QUIET_INK, fontsize=9)
@@ -372,7 +365,7 @@ class Lines:
         """All series that have rows."""
         rows = select(rows, **self.where)
         if self.null is not None:
-            zero_line(axes, self.null)
+            axes.axhline(self.null, color="#555555", linewidth=0.8, zorder=1.5)
         if place.reference_layers:
             mark_reference(axes, {place.dataset: place.reference_layers}, {place.dataset: place.colours})
         for series in self.series:

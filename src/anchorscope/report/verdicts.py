@@ -1,9 +1,8 @@
 """From an interval to a verdict: the thresholds of every check, and the rules that judge by them.
 
-Most checks (`above`, `below`, `between`) use the interval alone: yes if the whole interval is on the claim's side of
-the threshold, no if it is on the other side, inconclusive otherwise or without an interval. Differences and ratios of
-two estimates take the widest interval that the two allow. That is cautious: it needs no joint bootstrap and can only
-turn a verdict into "inconclusive".
+Most checks (`above`, `below`, `between`) use the interval alone: yes if all of it is on the claim's side of the
+threshold, no if it is on the other side, else inconclusive. Differences and ratios of two estimates take the widest
+interval that the two allow, which needs no joint bootstrap and can only turn a verdict into "inconclusive".
 
 The few checks that answer the question itself (`above_zero`) have p-values, corrected for their number (Holm). They are
 "no" only where the interval leaves no room for anything that matters.
@@ -43,7 +42,6 @@ MIN_RECOVERY = 5.0
 
 MIDDLE_THIRD = (1 / 3 - 1e-9, 2 / 3 + 1e-9)
 """Shares of the depth. A layer at exactly a third (layer 9 of 28) belongs to it."""
-
 
 SIGNIFICANT = 0.05
 """p-values of the tested readings, after Holm's correction over all of a run."""

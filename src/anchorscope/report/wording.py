@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from anchorscope.artefacts.schema import layer_ranges
 from anchorscope.report.verdicts import has_interval
 from anchorscope.stats.estimate import Estimate
 
@@ -69,14 +70,7 @@ def capitalised(text: str) -> str:
 
 def layer_names(layers: Sequence[int]) -> str:
     """For example "layer 4", "layers 20–29", "layers 2, 5 and 20–29"."""
-    runs: list[list[int]] = []
-    for layer in sorted(layers):
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    names = [str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs]
-    return f"layer{'s' if len(layers) > 1 else ''} {listing(names)}"
+    return f"layer{'s' if len(layers) > 1 else ''} {listing(layer_ranges(layers))}"
 
 
 def listing(names: Sequence[str]) -> str:

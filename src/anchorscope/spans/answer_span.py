@@ -84,12 +84,6 @@ class AnswerWords:
         return [word.text for word in self.words]
 
 
-def read_answer(answer: str, question: str | None) -> AnswerWords:
-    """The words of an answer, and of its question."""
-    asked = (word.text for word in words_as_written(question or ""))
-    return AnswerWords(answer, words_as_written(answer), frozenset(asked) - FUNCTION_WORDS)
-
-
 def _sentence_end(parsed: AnswerWords, first: int) -> int:
     for index in range(first, len(parsed.words) - 1):
         takes_period = parsed.word(index) in _ABBREVIATIONS or len(parsed.word(index)) == 1
@@ -194,7 +188,8 @@ _PARTICIPLES = word_set("found made known set built born held written sung")
 
 def answer_entity(answer: str, question: str | None = None) -> Span:
     """Characters [start, end) of the entity; never empty unless the answer is."""
-    parsed = read_answer(answer, question)
+    asked = frozenset(word.text for word in words_as_written(question or ""))
+    parsed = AnswerWords(answer, words_as_written(answer), asked - FUNCTION_WORDS)
     if parsed.words:
         first, after = _find_entity(parsed, statement(parsed), _classify_question(question))
         start, end = _trim(answer, parsed.words[first].start, parsed.words[after - 1].end)

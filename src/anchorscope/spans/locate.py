@@ -29,12 +29,9 @@ from anchorscope.spans.question_spans import QuestionSpans, locate_question_word
 
 Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text for each token."""
-WINDOW = 256
-"""Answers of at most this many tokens are decoded from their first token on; longer ones from about this many."""
-_CONTEXT = 32  # tokens before a place in the text without which its decoding may differ: spaces, unfinished characters
 UNFINISHED = "\ufffd"
 """What a decoder writes for incomplete characters."""
-_DECODED_TOGETHER = 64  # such answers in one call
+_DECODED_TOGETHER, _SHORT = 64, 256  # answers in one call, of at most this many tokens; longer ones prefix by prefix
 
 
 def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], text: str) -> list[int]:
@@ -55,45 +52,7 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
 
 def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
     """The text of generated ids, and the characters [start, end) of each."""
-    if len(ids) > WINDOW:
-        text, offsets = offsets_from_prefixes(prefix_texts(decode, ids))
-        if text == decode(list(ids)):
-            return text, offsets
     return offsets_from_prefixes(decode(list(ids[:end])) for end in range(1, len(ids) + 1))
-
-
-def prefix_texts(decode: Callable[[list[int]], str], ids: Sequence[int]) -> Iterator[str]:
-    """The texts of ids[:1], ids[:2] and so on, each decoded from a window of ids at its end; ids may grow meanwhile.
-
-    The text of ids[:end] is `head`, the text of ids[:base], and what decode(ids[first:end]) adds to `lead`, which is
-    decode(ids[first:base]). The window moves only where it gives the same text, and starts over where `lead` changes.
-    """
-    first, head, lead = 0, "", ""
-    complete: list[int] = []  # ends of prefixes, in the window, whose last character is finished
-    end = 0
-    while end < len(ids):
-        end += 1
-        part = decode(list(ids[first:end]))
-        if not part.startswith(lead):
-            first, head, lead, complete = 0, "", "", []
-            part = decode(list(ids[:end]))
-        text = head + part[len(lead) :]
-        yield text
-        if text.endswith(UNFINISHED):
-            continue
-        complete.append(end)
-        if end - first < WINDOW:
-            continue
-        base = max((prefix_end for prefix_end in complete if prefix_end <= end - _CONTEXT), default=0)
-        start = max((prefix_end for prefix_end in complete if prefix_end <= base - _CONTEXT), default=0)
-        next_lead = decode(list(ids[start:base]))
-        if start <= first or not next_lead or UNFINISHED in next_lead:
-            continue
-        next_head = head + decode(list(ids[first:base]))[len(lead) :]
-        next_part = decode(list(ids[start:end]))
-        if next_part.startswith(next_lead) and next_head + next_part[len(next_lead) :] == text:
-            first, head, lead = start, next_head, next_lead
-            complete = [prefix_end for prefix_end in complete if prefix_end > start]
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
@@ -250,10 +209,10 @@ def _decode_answers(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple
     """Text and offsets of every answer; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
-        prefixes = [ids[:end] for ids in batch if len(ids) <= WINDOW for end in range(1, len(ids) + 1)]
+        prefixes = [ids[:end] for ids in batch if len(ids) <= _SHORT for end in range(1, len(ids) + 1)]
         texts = iter(decode_all_exactly(tokenizer, prefixes))
         for ids in batch:
-            if len(ids) <= WINDOW:
+            if len(ids) <= _SHORT:
                 yield offsets_from_prefixes(list(islice(texts, len(ids))))
             else:
                 yield offsets_by_decoding(partial(decode_exactly, tokenizer), ids)

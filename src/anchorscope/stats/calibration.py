@@ -1,13 +1,11 @@
 """From a detector's log-odds to a calibrated probability (Platt scaling), and to a threshold with a guarantee.
 
-**From which probability on may answers be accepted**, if at most a given share of them may be false? Candidates are
-tried from the strictest to the laxest (learn then test, fixed sequence). Each passes if so few false answers would be
-seen with a probability of at most delta, were the error rate above the risk (exact binomial test); the first failure
-ends the search. For answers drawn like the calibration answers, none of which fitted anything, the error rate among
-accepted ones is then at most `risk` with probability 1 − delta. Nothing is promised on other data.
-
-**Another prevalence.** Under a prior shift the odds that an accepted answer is false change by a known factor: the same
-test is made at the risk that corresponds to the wanted one.
+**From which probability on may answers be accepted**, if at most a given share may be false? Candidates are tried from
+the strictest to the laxest (learn then test, fixed sequence). Each passes if so few false answers would be seen with a
+probability of at most delta, were the error rate above the risk (exact binomial test); the first failure ends it. For
+answers drawn like the calibration answers, none of which fitted anything, the error rate among accepted ones is then at
+most `risk` with probability 1 − delta. Under a prior shift the odds that an accepted answer is false change by a known
+factor: the same test is made at the risk that corresponds to the wanted one.
 
 **Weights within a class**, as of answers balanced within relations, are no prior shift. There each candidate is tested
 by a bet: with y = weight · (false − risk) of an accepted answer and 0 of any other, the product of 1 − λy has a mean of
@@ -23,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 
 Floats = NDArray[np.float64]
-
 
 DELTA = 0.1
 """How often the promise may fail."""
@@ -74,7 +71,7 @@ def threshold_at_risk(
     """
     from scipy.stats import binom  # only here: it takes a second, and no score needs it
 
-    ranked = _Ranked.of(probability, truthful, risk, weights)
+    ranked = _Ranked.of(probability, truthful, weights)
     n, labels, mass = len(ranked.probability), ranked.truthful, ranked.mass
     sizes, passes = np.arange(n + 1), ranked.passes(risk)
     if ranked.bets:
@@ -101,7 +98,7 @@ def threshold_at_coverage(
 ) -> Threshold:
     """Accepts this share of the answers, the most probable ones; its risk is the lowest, in whole per cent up to 50 %,
     that the test of `threshold_at_risk` allows. As the number of answers is fixed beforehand, one test is enough."""
-    ranked = _Ranked.of(probability, truthful, coverage, weights)
+    ranked = _Ranked.of(probability, truthful, weights)
     n = len(ranked.probability)
     place = np.array([min(n, int(np.ceil(coverage * n)))])
     number = int(ranked.accepted_above(place)[0])
@@ -123,12 +120,8 @@ class _Ranked:
     """Share of true answers by weight; None where no weights are given."""
 
     @classmethod
-    def of(cls, probability: ArrayLike, truthful: ArrayLike, share: float, weights: ArrayLike | None) -> "_Ranked":
-        if not 0 < share < 1:
-            raise ValueError(f"a risk or coverage lies between 0 and 1; found {share:.4g}")
+    def of(cls, probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None) -> "_Ranked":
         claimed, labels = np.asarray(probability, np.float64), np.asarray(truthful, bool)
-        if len(claimed) and not (claimed.min() >= 0 and claimed.max() <= 1):
-            raise ValueError(f"a probability lies between 0 and 1; found {claimed.min():.4g} to {claimed.max():.4g}")
         mass = np.ones(len(claimed)) if weights is None else np.asarray(weights, np.float64)
         order = np.argsort(-claimed, kind="stable")
         prevalence = None if weights is None else float(mass[labels].sum() / mass.sum())
@@ -141,10 +134,13 @@ class _Ranked:
         return any(len(kind) and np.ptp(kind) > 1e-9 * self.mass.max() for kind in kinds)
 
     def tested_risk(self, risk: float) -> float:
-        """The risk that is tested on plain counts."""
+        """The risk that is tested on plain counts: the given one, if as many of all answers were true as there."""
         if self.prevalence is None:
             return risk
-        return _equal_risk(risk, float(self.truthful.mean()), self.prevalence)
+        share_true = float(self.truthful.mean())
+        if not 0 < share_true < 1:
+            raise ValueError("another prevalence needs calibration answers of both kinds, true and false")
+        return float(expit(logit(risk) + logit(1 - share_true) - logit(1 - self.prevalence)))
 
     def passes(self, risk: float) -> NDArray[np.bool_]:
         """Whether the first 0 … n answers pass the test of a risk."""
@@ -191,10 +187,3 @@ def _capital_at(sizes: np.ndarray, truthful: np.ndarray, mass: np.ndarray, risk:
 def _stakes(largest: float) -> np.ndarray:
     """Stakes λ under which no bet loses more than there is."""
     return (np.arange(_BETS) + 0.5) / _BETS / largest
-
-
-def _equal_risk(risk: float, share_true: float, prevalence: float) -> float:
-    """The risk among calibration answers that is the given one where another share of all answers is true."""
-    if not 0 < share_true < 1:
-        raise ValueError("another prevalence needs calibration answers of both kinds, true and false")
-    return float(expit(logit(risk) + logit(1 - share_true) - logit(1 - prevalence)))

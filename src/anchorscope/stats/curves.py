@@ -121,7 +121,7 @@ class Trough:
     depth: Estimate
     """How low it is; the interval holds the true lowest value, wherever that lies."""
     layer: Estimate
-    """Where it is."""
+    """Where it is; the ends are the outermost layers of those that may be the lowest."""
     relative: Estimate
     """The same from 0 (first layer) to 1 (last)."""
 
@@ -146,17 +146,12 @@ def trough(curve: SampledCurve) -> Trough:
     """
     low, high = curve.band
     depth = _estimate(curve, curve.value.min(), low.min(), high.min())
-    layer = lowest_layer(curve)
+    lowest = float(np.argmin(curve.value))
+    candidates = np.append(np.flatnonzero(curve.may_be_lowest), lowest)
+    layer = _estimate(curve, lowest, candidates.min(), candidates.max(), LOWEST)
     deepest = max(1, curve.n_layers - 1)
     ends = layer.value / deepest, layer.ci_low / deepest, layer.ci_high / deepest
     return Trough(depth, layer, Estimate(*ends, layer.n, layer.method))
-
-
-def lowest_layer(curve: SampledCurve) -> Estimate:
-    """The layer of the lowest value; the ends are the outermost layers of those that may be the lowest."""
-    lowest = float(np.argmin(curve.value))
-    candidates = np.append(np.flatnonzero(curve.may_be_lowest), lowest)
-    return _estimate(curve, lowest, candidates.min(), candidates.max(), LOWEST)
 
 
 def recovery(curve: SampledCurve) -> Estimate:

@@ -1,9 +1,9 @@
 """How good a detector's scores are: order (AUPRC), risk after abstaining (risk–coverage, PRR), calibration.
 
 A score is higher for an answer that is more likely true. Measures take `scores` [item], `truthful` [item] and `weights`
-[..., item] (none: 1 each), and give one number per vector of weights, NaN where it is undefined. An item of weight 2
-counts as two, and equal scores give the mean over their orders (AUPRC: they are flagged together). Items are sorted
-once: every measure of order is a function of two running sums, so a draw of the bootstrap is a row of weights.
+[..., item] (none: 1 each; a draw of the bootstrap is a row), and give one number per row, NaN where it is undefined. An
+item of weight 2 counts as two; equal scores give the mean over their orders (AUPRC: they are flagged together). Items
+are sorted once: every measure of order is a function of two running sums.
 
 A detector flags false answers: the positive class of AUPRC is "not truthful". Coverage is the share of accepted
 answers, best first; risk is the share of false ones among them.
@@ -63,13 +63,9 @@ def per_row(
 ) -> Floats:
     """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
     values, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
-    if values.ndim != 1 or values.shape != labels.shape:
-        raise ValueError(f"scores and labels are one number per item, found {values.shape} and {labels.shape}")
     if np.isnan(values).any():
         raise ValueError("a score is not a number")
     given = np.ones(len(values)) if weights is None else np.asarray(weights)
-    if given.shape[-1] != len(values):
-        raise ValueError(f"one weight per item: {given.shape[-1]} weights, {len(values)} items")
     order = np.argsort(-values, kind="stable")
     ranked, true = values[order], labels[order].astype(np.float64)
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
@@ -136,8 +132,6 @@ def reliability_bins(
     items of equal probability. Bins of equal width are (lower, upper], the first one with its lower edge.
     """
     claimed = np.asarray(probability, np.float64)
-    if len(claimed) and (claimed.min() < 0 or claimed.max() > 1):
-        raise ValueError(f"a probability lies between 0 and 1; found {claimed.min():.4g} to {claimed.max():.4g}")
     parts = _by_width(claimed, truthful, weights, bins) if equal_width else _by_mass(claimed, truthful, weights, bins)
     mass, true, said_sum = np.moveaxis(parts, -2, 0)
     whole = mass.sum(axis=-1, keepdims=True)

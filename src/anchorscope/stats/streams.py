@@ -73,8 +73,9 @@ def draw_balanced(
     )
     used = np.zeros(len(labels), dtype=bool)
     weight = np.zeros(len(labels))
+    ranked = np.argsort(order, kind="stable")
     cells = [
-        [_in_order(np.flatnonzero((strata == stratum) & (labels == truth)), order) for truth in (True, False)]
+        [ranked[(strata[ranked] == stratum) & (labels[ranked] == truth)] for truth in (True, False)]
         for stratum in np.unique(strata)
     ]
     if balance == "none":
@@ -87,10 +88,6 @@ def draw_balanced(
             used[cell[:size]] = True
             weight[cell[:size]] = len(cell) / max(size, 1)
     return Drawn(used, weight)
-
-
-def _in_order(items: Indices, order: Priorities) -> Indices:
-    return items[np.argsort(order[items], kind="stable")]
 
 
 def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: int, order: Priorities) -> list[int]:

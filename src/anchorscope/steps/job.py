@@ -454,7 +454,8 @@ class DatasetRun:
     def is_compiled(self) -> bool:
         """Whether enough is run that compiling the model pays."""
         own = sum(len(item.located.input_ids) - item.located.prefix_length for item in self.used_items)
-        return self.job.planner.worth_compiling(own * (1 + len(self.interventions("knockout"))))
+        compile_from = self.job.planner.compile_from
+        return compile_from is not None and own * (1 + len(self.interventions("knockout"))) >= compile_from
 
     @cached_property
     def headline_band(self) -> list[int]:

@@ -18,7 +18,9 @@ from anchorscope.artefacts.schema import RECOVERY_SCHEMA
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS
 from anchorscope.evidence.draws import Draws, areas, estimates, ratio
 from anchorscope.recipe import read_recipe
-from anchorscope.report.wording import count, number
+from anchorscope.report.findings import row_estimate
+from anchorscope.report.verdicts import Verdict, between
+from anchorscope.report.wording import as_percent, count, estimate, number
 from anchorscope.stats.estimate import group_weights
 from anchorscope.stats.streams import stream
 
@@ -241,6 +243,11 @@ MAIN_WAYS = {"saliency": "share, log_odds", "rules": "corrected"}
 """The way of doing an experiment that stands for it, where it is not the first."""
 BIASED = 0.1
 """A rule whose recall differs by more than this between true and false answers, interval and all, follows the label."""
+_FOLLOWS: dict[Verdict, str] = {
+    "no": "so it follows the label",
+    "yes": "so it does not follow the label",
+    "inconclusive": "so whether it follows the label is undecided",
+}
 
 
 def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
@@ -266,7 +273,9 @@ def _controls(recovery: pl.DataFrame) -> list[str]:
     areas = recovery.filter((pl.col("quantity") == "auc") & (pl.col("truth") == "all"))
     areas = areas.filter(pl.col("rule_or_variant").is_in(CONTROLS))
     telling = areas.filter((pl.col("ci_low") > 0.5) | (pl.col("ci_high") < 0.5))
-    named = ", ".join(f"{row['experiment']} ({row['rule_or_variant']}) {_interval(row)}" for row in telling.to_dicts())
+    named = ", ".join(
+        f"{row['experiment']} ({row['rule_or_variant']}) {estimate(row_estimate(row))}" for row in telling.to_dicts()
+    )
     if not areas.height:
         return []
     return [
@@ -278,40 +287,18 @@ def _controls(recovery: pl.DataFrame) -> list[str]:
 def _recall_words(rows: pl.DataFrame) -> str:
     """How many items of each pathway a rule finds, and whether the label gets in the way."""
     at = {(row["quantity"], row["truth"]): row for row in rows.to_dicts()}
-    question, answer = at.get(("recall_question", "all")), at.get(("recall_answer", "all"))
-    if question is None or answer is None:
+    if not {("recall_question", "all"), ("recall_answer", "all")} <= at.keys():
         return "finds no items of one of the pathways."
     bias = at.get(("label_bias_question", "all"))
+    shares = {key: as_percent(row["value"] or 0.0) for key, row in at.items()}
     recall = (
-        f"finds {_percent(question)} of the question items and {_percent(answer)} of the answer items (balanced "
-        f"accuracy {_percent(at['balanced_accuracy', 'all'])})"
+        f"finds {shares['recall_question', 'all']} of the question items and {shares['recall_answer', 'all']} of the "
+        f"answer items (balanced accuracy {shares['balanced_accuracy', 'all']})"
     )
     if bias is None:
         return f"{recall}."
-    true, false = at["recall_question", "true"], at["recall_question", "false"]
-    follows = _verdict(bias)
     return (
-        f"{recall}; of the question items with a true answer it finds {_percent(true)}, of those with a false one "
-        f"{_percent(false)}, so {follows}."
+        f"{recall}; of the question items with a true answer it finds {shares['recall_question', 'true']}, of those "
+        f"with a false one {shares['recall_question', 'false']}, "
+        f"{_FOLLOWS[between(row_estimate(bias), -BIASED, BIASED)]}."
     )
-
-
-def _verdict(bias: dict[str, float | None]) -> str:
-    low, high = bias["ci_low"], bias["ci_high"]
-    if low is None or high is None:
-        return "whether it follows the label cannot be said"
-    if low > BIASED or high < -BIASED:
-        return "it follows the label"
-    if low >= -BIASED and high <= BIASED:
-        return "it does not follow the label"
-    return "whether it follows the label is undecided"
-
-
-def _interval(row: dict[str, float | None]) -> str:
-    ends = [row["ci_low"], row["ci_high"]]
-    shown = "" if None in ends else f" [{', '.join(number(float(end or 0.0), 2) for end in ends)}]"
-    return f"{number(float(row['value'] or 0.0), 2)}{shown}"
-
-
-def _percent(row: dict[str, float | None]) -> str:
-    return f"{number(100 * float(row['value'] or 0.0), 0)}%"

@@ -1,11 +1,10 @@
 """Worlds whose parts are known, and the code of a run on them: bias, coverage and false alarms, over replicas.
 
-States hold evidence for the label in known places, and nothing else. A clean state holds a question feature, an answer
-feature and a match, each the label times a strength plus noise, among directions that tell nothing. The state before
-the answer has the question's feature, the state with the key words cut has the answer's, and neither has the match: the
-product of a sign in the question and one in the answer. Each state shares some nuisance with the clean one; a control
-cut takes nuisance only. The truth is what an endless sample would give: the best linear probe, and need(V) by least
-squares.
+A clean state holds a question feature, an answer feature and a match, each the label times a strength plus noise, among
+directions that tell nothing. The state before the answer has the question's feature, the state with the key words cut
+the answer's, and neither the match: the product of a sign in the question and one in the answer. Each state shares some
+nuisance with the clean one; a control cut takes nuisance only. The truth is what an endless sample would give: the best
+linear probe, and need(V) by least squares.
 
 A world is passed where every part is off by at most 0.03 on average, intervals hold the truth at least 93 times in 100,
 and what is not there (a match, or a difference to an equal control) is claimed at most 5 times in 100. Replicas whose

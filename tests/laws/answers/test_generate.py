@@ -131,7 +131,7 @@ QUESTIONS = [
 
 
 def samples(lm: LanguageModel, questions: Sequence[Question], n: int, seed: int = 0) -> list[list[Answer]]:
-    work = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000).sampled(n, seed, 0.7)
+    work = plan_answers(questions, lm.tokenizer, FEW_SHOT_TEMPLATE, 6, 1000).sampled(n, seed)
     spoken = run_answers(LocalExecutor(lambda: lm), pickle.loads(pickle.dumps(work)), Silent())
     return [spoken[first : first + n] for first in range(0, len(spoken), n)]
 

@@ -7,24 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.evidence import draws as product
-from anchorscope.evidence.draws import Draws, _interval_by_sorting
+from anchorscope.evidence.draws import Draws
 from anchorscope.stats.auc import auc
-from anchorscope.stats.estimate import percentile_interval
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("n", [1, 2, 40, 41, 300])
-def test_sorting_on_a_device_gives_the_same_interval_to_the_last_bit(dtype: torch.dtype, n: int) -> None:
-    rng = np.random.default_rng(n)
-    samples = torch.from_numpy(rng.normal(size=(3, 4, n))).to(dtype)
-    samples[0, 1][rng.random(n) < 0.3] = torch.nan
-    samples[1, 2] = torch.nan
-    samples[2, 0, : n // 2] = torch.inf
-    wanted = percentile_interval(samples.numpy(), axis=-1)
-    for found, end in zip(_interval_by_sorting(samples), wanted, strict=True):
-        assert found.dtype == np.float64
-        np.testing.assert_array_equal(found, end)
-    assert np.isnan(wanted[0][1, 2])
 
 
 @pytest.mark.parametrize("way", [product.areas, product._areas_gpu])

@@ -149,7 +149,6 @@ def test_a_column_counts_as_converged_only_if_its_gradient_is_small(monkeypatch:
     problem = make_problem(120, 200, "outliers")
     monkeypatch.setattr(logistic, "MAX_ITERATIONS", most)
     fit = problem.fit()
-    assert fit.iterations.max() <= most
     left = np.array([problem.gradient(c, *problem.standardised(fit, c)) for c in range(len(problem.strengths))])
     # Recomputed in float64 from the raw weights, whose rounding adds a little to the solver's own gradient.
     assert (left[fit.converged.numpy()] < 2 * logistic.TOLERANCE).all()

@@ -86,6 +86,7 @@ def test_positions_are_the_last_token_the_entitys_and_the_one_before(
 def test_many_items_are_located_as_each_one_is_alone(tiny_llama: LanguageModel) -> None:
     tokenizer = tiny_llama.tokenizer
     said = [" Lima", " It is Lima, I think.", " Bogotá 🙂", "", " 18 January 1535"] * 40
+    said.append(" It is Lima" + ", a large city on the coast that many have seen" * 20)
     answers = [
         Answer(text.strip(), tuple(tokenizer(text, add_special_tokens=False)["input_ids"]), None, status)
         for text in said
@@ -100,3 +101,5 @@ def test_many_items_are_located_as_each_one_is_alone(tiny_llama: LanguageModel) 
             assert replace(place, prefix_length=0) == locate(tokenizer, PERU, words[0], prompt, answer)
     assert spelled(tokenizer, together[1], together[1].answer_tokens) == "Lima"
     assert spelled(tokenizer, together[197], together[197].answer_tokens) == "Bogotá🙂"
+    assert len(answers[-1].ids) > 900  # so long that it is decoded prefix by prefix
+    assert spelled(tokenizer, together[-1], together[-1].answer_tokens) == "Lima"

@@ -21,10 +21,8 @@ from anchorscope.models.wrapping import wrap
 from engine_cases import LENGTHS, SHARED, shared_prefix
 from hf_reference import eager, watch, weighed
 
-TOPS = (3, 1, 2, 3, 0)
-"""The layer that each item's loss reads."""
-PLACE = -2
-"""Which of the positions that are read."""
+TOPS = (3, 1, 2, 3, 0)  # the layer that each item's loss reads
+PLACE = -2  # of the positions that are read
 KEYS: dict[str, list[tuple[int, ...]]] = {
     "exact": [(8, length - 6) for length in LENGTHS],
     "shared": [(0, 3)] * len(LENGTHS),
@@ -36,14 +34,13 @@ def probe(item: int) -> Tensor:
     return torch.randn(32, generator=torch.Generator().manual_seed(item))
 
 
-def probe_losses(states: Tensor, item: int) -> Tensor:
-    """Cross-entropy and log-odds of one item's own probe, from states [position, site, layer, d_model]."""
-    logit = (states[PLACE, item % len(SITES), TOPS[item]].float() @ probe(item)) / 4
-    return torch.stack([torch.nn.functional.softplus(-logit), logit])
+def probe_loss(states: Tensor, item: int) -> Tensor:
+    """Cross-entropy of one item's own probe, from states [position, site, layer, d_model]."""
+    return torch.nn.functional.softplus(-(states[PLACE, item % len(SITES), TOPS[item]].float() @ probe(item)) / 4)
 
 
 def losses(batch: list[int], states: Tensor) -> Tensor:
-    return torch.stack([probe_losses(one, item) for item, one in zip(batch, states, strict=True)])
+    return torch.stack([probe_loss(one, item) for item, one in zip(batch, states, strict=True)])
 
 
 def salient(
@@ -56,10 +53,10 @@ def salient(
 
 
 def reference(model: Any, item: TokenSequence, index: int) -> NDArray[np.float32]:
-    """The same by definition, [loss, set, layer, head]: eager attention that keeps its weights and their gradients."""
+    """The same by definition, [set, layer, head]: eager attention that keeps its weights and their gradients."""
     queries = range(item.answer_start, max(item.read_at) + 1)
     sets = [list(KEYS[name][index]) for name in KEYS] + [list(range(len(item.ids)))]
-    found = np.zeros((2, len(sets), 4, 4), dtype=np.float32)
+    found = np.zeros((len(sets), 4, 4), dtype=np.float32)
     other = eager(model)
     kept: dict[int, Tensor] = {}
 
@@ -69,14 +66,13 @@ def reference(model: Any, item: TokenSequence, index: int) -> NDArray[np.float32
 
     with weighed(other, keep):
         states = watch(other, item.ids, gradients=True)[list(item.read_at)]
-    for number, loss in enumerate(probe_losses(states, index)):
-        gradients = torch.autograd.grad(loss, list(kept.values()), retain_graph=True, allow_unused=True)
-        for (layer, weights), gradient in zip(kept.items(), gradients, strict=True):
-            if gradient is None:
-                continue
-            single = (weights * gradient)[0].abs().detach()
-            for place, keys in enumerate(sets):
-                found[number, place, layer] = single[:, list(queries)][:, :, keys].sum(dim=(1, 2))
+    gradients = torch.autograd.grad(probe_loss(states, index), list(kept.values()), allow_unused=True)
+    for (layer, weights), gradient in zip(kept.items(), gradients, strict=True):
+        if gradient is None:
+            continue
+        single = (weights * gradient)[0].abs().detach()
+        for place, keys in enumerate(sets):
+            found[place, layer] = single[:, list(queries)][:, :, keys].sum(dim=(1, 2))
     return found
 
 
@@ -88,7 +84,7 @@ def assert_close(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> Non
 def test_saliency_is_that_of_torchs_eager_gradients(tiny: LanguageModel, items: list[TokenSequence]) -> None:
     found = salient(tiny, items)
     assert found.sets == ("exact", "shared", "none", ALL)
-    assert found.values.shape == (len(items), 2, 4, 4, 4)
+    assert found.values.shape == (len(items), 4, 4, 4)
     assert found.values.dtype == np.float32
     for index, item in enumerate(items):
         assert_close(found.values[index], reference(tiny.model, item, index))
@@ -143,7 +139,7 @@ def test_what_is_kept_for_gradients_is_within_the_plan(tiny: LanguageModel, item
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_low_precision_is_near(tiny_llama: LanguageModel, items: list[TokenSequence], dtype: torch.dtype) -> None:
     low = wrap(copy.deepcopy(tiny_llama.model).to(dtype), tiny_llama.tokenizer)
-    found, exact = (salient(lm, items).values.sum(axis=(3, 4)) for lm in (low, tiny_llama))
+    found, exact = (salient(lm, items).values.sum(axis=(2, 3)) for lm in (low, tiny_llama))
     np.testing.assert_allclose(found, exact, rtol=0.2, atol=0.02 * float(exact.max()))
 
 

@@ -4,12 +4,12 @@ import polars as pl
 
 from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.progress import Silent
-from anchorscope.validation.page import recovery_table, worlds_section, write_validation
+from anchorscope.validation.validate import areas_table, worlds_section, write_validation
 from report_further_synthetic import recovery
 
 
 def test_the_recovery_table_has_all_true_and_false_side_by_side():
-    table = recovery_table(recovery())
+    table = areas_table(recovery())
     assert table.rows[0] == (
         "knockout",
         "plain",

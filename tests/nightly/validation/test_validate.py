@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from anchorscope.catalogue import RATED
 from anchorscope.cli.main import app
-from anchorscope.validation import page as validation_page
+from anchorscope.validation import validate as validation_page
 from anchorscope.validation.validate import Options, read_summary, validate
 from unprinted import unprinted
 
