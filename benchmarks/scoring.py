@@ -19,10 +19,10 @@ from anchorscope.answers.template import make_template
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.question import Question
+from anchorscope.detectors.bundle import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.detector import Detector
 from anchorscope.detectors.features import CLEAN, CONFIDENCE
 from anchorscope.detectors.fitted import LinearProbe, WeightedSum
-from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.engine.sequences import SITES
 from anchorscope.execute.run_passes import run_states
 from anchorscope.models.language_model import LanguageModel

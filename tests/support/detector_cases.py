@@ -6,9 +6,9 @@ from typing import Any
 import torch
 
 from anchorscope.answers.template import make_template
+from anchorscope.detectors.bundle import Card, DetectorSetting, TrainedDetector
 from anchorscope.detectors.features import StateKey
 from anchorscope.detectors.fitted import LinearProbe, TrainingRange, WeightedSum
-from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.calibration import Calibration, Threshold
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.detectors.bundle import TrainedDetector
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.guard import Keys
 from anchorscope.serve.monitoring import ServiceLog

@@ -18,8 +18,7 @@ from anchorscope.errors import UserError
 from anchorscope.files import replacing
 
 if TYPE_CHECKING:
-    from anchorscope.detectors.detector import Detector
-    from anchorscope.detectors.trained import Score
+    from anchorscope.detectors.detector import Detector, Score
 
 SCORES = ("anchorscope", "anchorscope_log_odds", "anchorscope_verdict")
 """The added columns: probability of "truthful" (higher is better), log-odds, verdict."""

@@ -252,20 +252,19 @@ def score(
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
-    from anchorscope.detecting.score import ScoreOptions  # only here: help has to come at once
-    from anchorscope.detecting.score import score as score_all
+    from anchorscope.detecting.score import score as score_all  # only here: help has to come at once
 
     if demo == (detector is not None):
         raise UserError(
             "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
             "anchorscope fit makes one for your model."
         )
-    given = {"dtype": dtype, "batch_tokens": batch_tokens, "out": out, "context": context, **given_options(options)}
-    chosen = ScoreOptions(answer, model, generate, risk, **given)
+    given = given_options(options) | {"dtype": dtype, "batch_tokens": batch_tokens, "out": out, "context": context}
+    given |= {"answer": answer, "model": model, "generate": generate, "risk": risk}
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=NOTHING_KEPT):
-        scored = score_all(detector or DEMO, what, chosen, listener(quiet), loading("torch", quiet))
+        scored = score_all(detector or DEMO, what, listener(quiet), loading("torch", quiet), **given)
     if as_json:
         return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
     if not quiet or out is None:

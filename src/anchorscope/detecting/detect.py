@@ -8,6 +8,7 @@ Runs of one model may be given together; a dataset asked under another prompt is
 import shlex
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,18 +22,17 @@ from scipy.special import expit
 
 from anchorscope.answers.label import group_keys
 from anchorscope.answers.template import Template
-from anchorscope.artefacts.schema import DETECTION_VERSION, DETECTOR_DIFFERENCE_SCHEMA, DETECTOR_SCHEMA
+from anchorscope.artefacts.schema import DETECTION_VERSION
 from anchorscope.artefacts.sealed_folder import SealedFolder, damage, only_hashes
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detectors.auto import QuestionRanges
-from anchorscope.detectors.bundle import write_bundle
+from anchorscope.detectors.bundle import Card, DetectorSetting, TrainedDetector, write_bundle
 from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
-from anchorscope.detectors.fitted import TrainingRange, WithFallback
-from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
+from anchorscope.detectors.fitted import WithFallback
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
@@ -112,8 +112,8 @@ class RunDataset:
     @property
     def setting(self) -> DetectorSetting:
         manifest, recipe = self.run.manifest, self.run.recipe
-        others = {name: getattr(recipe, name) for name in ("edges", "exact_tokens", "max_new_tokens")}
-        return DetectorSetting.of(manifest["model"], Template(**manifest["template"]), recipe.position, **others)
+        chosen = {name: getattr(recipe, name) for name in ("position", "edges", "exact_tokens", "max_new_tokens")}
+        return DetectorSetting.of(manifest["model"], Template(**manifest["template"]), **chosen)
 
 
 def read_runs(runs: Sequence[FinishedRun], detectors: Sequence[str] = ()) -> list[RunDataset]:
@@ -197,12 +197,12 @@ class Detection:
 
     @cached_property
     def detectors(self) -> pl.DataFrame:
-        return pl.read_csv(self._place("detectors.csv"), schema=DETECTOR_SCHEMA)
+        return self._table("detectors")
 
     @cached_property
     def differences(self) -> pl.DataFrame:
         """Paired differences to confidence, to the probe, and to both together."""
-        return pl.read_csv(self._place("differences.csv"), schema=DETECTOR_DIFFERENCE_SCHEMA)
+        return self._table("differences")
 
     @property
     def recommended(self) -> Path | None:
@@ -210,8 +210,8 @@ class Detection:
         saved = self.manifest.get("saved", {}).get(self.manifest.get("recommended"))
         return None if saved is None else self.path / saved["path"]
 
-    def _place(self, file: str) -> Path:
-        return _FOLDER.checked_file(self.path, self.manifest, file)
+    def _table(self, name: str) -> pl.DataFrame:
+        return pl.read_csv(_FOLDER.checked_file(self.path, self.manifest, f"{name}.csv"), schema=TABLES[name])
 
 
 @faults_as_user_errors()
@@ -236,8 +236,14 @@ def detect(
     device = checked_device(choose_device(chosen.device))
     opened, warnings = complete_runs(opened, chosen, listener)
     key = _key(opened, chosen)
-    if not chosen.fresh and (finished := _finished(place, key)) is not None:
-        return finished
+    if not chosen.fresh:
+        with suppress(UserError):
+            made = Detection(place)
+            if (
+                made.manifest.get("inputs_sha256") == key
+                and damage(place, only_hashes(made.manifest["sha256"])) is None
+            ):
+                return made
     listener.start("read states", 1)
     sources = read_runs(opened, (*chosen.wanted, *BUNDLES))
     listener.advance(1)
@@ -291,16 +297,6 @@ def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
     return canonical_hash([hashes, chosen, versions(), DETECTION_VERSION])
 
 
-def _finished(place: Path, key: str) -> Detection | None:
-    """The result that is there already, whole and of the same key."""
-    try:
-        made = Detection(place)
-    except UserError:
-        return None
-    is_same = made.manifest.get("inputs_sha256") == key
-    return made if is_same and damage(place, only_hashes(made.manifest["sha256"])) is None else None
-
-
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
     command = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
@@ -327,6 +323,7 @@ class _Job:
         enough = [source for source in own if source.data.labels.sum() >= ENOUGH_TRUE]
         self.trained_on = enough or own
         """What detectors learn from; datasets with few true answers only where no other has more."""
+        self.trainable = [source.data for source in self.trained_on]
         plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
         names = options.detectors or tuple(DETECTORS)
         self.evaluation = Evaluation(plan, options.resamples, names, progress, len(self.trained_on))
@@ -344,10 +341,6 @@ class _Job:
                     )
                 if missing is not None:
                     self.left_out[name] = missing
-
-    @property
-    def trainable(self) -> list[Dataset]:
-        return [source.data for source in self.trained_on]
 
     def compare(self) -> None:
         """Every detector on every dataset; then every dataset by detectors of all the others together."""
@@ -426,8 +419,7 @@ def trained_detector(
 ) -> TrainedDetector:
     """One detector, ready for use; `sources` are its data, `rows` those of `detectors.csv` about it."""
     build, dataset, number = trained.fits.fit(name).build, trained.dataset, trained.whole
-    if build is None:
-        raise UserError(f"The baseline {name!r} is there to compare with, and cannot be saved; choose a detector.")
+    assert build is not None, "what cannot be saved is refused before"
     fitted, scale = build(number), trained.calibration(name, natural=True)
     labels, natural, groups = dataset.labels, dataset.natural, dataset.groups
     (slope,), bias = scale.of_set(number)
@@ -436,7 +428,6 @@ def trained_detector(
     by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
     one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
     span = fitted.range if isinstance(fitted, WithFallback) else QuestionRanges(trained.fits.data, groups).build(number)
-    assert isinstance(span, TrainingRange), "a fallback takes over where states are unlike those of training"
     about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",

@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, OWN_DETECTORS
-from anchorscope.catalogue import KEEP as KEEP_NAMES
 from anchorscope.errors import UserError, shortened, unknown
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.plugins import check
@@ -89,7 +88,7 @@ def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
         "states-cut": any(KNOCKOUT in entry.runs for entry in entries),
         "detection": any({*entry.runs} & {*DETECTION_RUNS} or {*entry.columns} - {*IN_ITEMS} for entry in entries),
     }
-    return tuple(name for name in KEEP_NAMES if needed.get(name))
+    return tuple(name for name, is_read in needed.items() if is_read)
 
 
 def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
@@ -121,10 +120,20 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     if not paths:
         raise UserError("No run is named; give at least one folder of a finished run.")
     runs, seen = [open_finished(path) for path in paths], set()
+    first = runs[0]
     for run in runs:
-        _refuse_other_model(runs[0], run)
+        for what, mine, theirs in (
+            ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
+            ("site", first.recipe.site, run.recipe.site),
+            ("position", first.recipe.position, run.recipe.position),
+        ):
+            if mine != theirs:
+                raise UserError(
+                    f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
+                    f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
+                )
         for name in run.manifest["reference_layers"]:
-            shown = shown_name(run, name, runs[0])
+            shown = shown_name(run, name, first)
             if shown in seen:
                 raise UserError(
                     f"Two runs have the dataset {shown!r} ({str(run.path)!r} is the second); give each dataset once, "
@@ -144,17 +153,3 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
 def shown_name(run: FinishedRun, name: str, first: FinishedRun) -> str:
     """What a dataset of a run is called beside those of the first run."""
     return name if run.recipe.prompt == first.recipe.prompt else f"{name} (prompt {run.recipe.prompt})"
-
-
-def _refuse_other_model(first: FinishedRun, run: FinishedRun) -> None:
-    """Detectors read one model's states at one place."""
-    for what, mine, theirs in (
-        ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
-        ("site", first.recipe.site, run.recipe.site),
-        ("position", first.recipe.position, run.recipe.position),
-    ):
-        if mine != theirs:
-            raise UserError(
-                f"The runs {str(first.path)!r} and {str(run.path)!r} differ in their {what} ({mine[:16]!r} and "
-                f"{theirs[:16]!r}); a detector reads one. Give runs that share it, or call detect for each."
-            )

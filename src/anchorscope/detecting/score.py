@@ -18,8 +18,8 @@ from anchorscope.files import make_folder, open_regular, read_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
-    from anchorscope.detectors.detector import Detector
-    from anchorscope.detectors.trained import Score, TrainedDetector
+    from anchorscope.detectors.bundle import TrainedDetector
+    from anchorscope.detectors.detector import Detector, Score
 
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
@@ -28,29 +28,6 @@ COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "ve
 STANDARD_INPUT = "-"
 _LONGEST_PASSAGE = 1_000_000
 _MOST_INPUT = 100_000_000  # bytes of standard input
-
-
-@dataclass(frozen=True)
-class ScoreOptions:
-    """What can be asked for beside bundle and questions."""
-
-    answer: str | None = None
-    """An answer to a single question."""
-    model: str | None = None
-    """Another source of the same model."""
-    generate: bool = True
-    """Whether the model may answer what has no answer."""
-    risk: float | None = None
-    columns: tuple[str, ...] = ()
-    on_bad_row: str = "fail"
-    device: str = "auto"
-    dtype: str = "auto"
-    batch_tokens: int | None = None
-    out: Path | None = None
-    large_files: bool = False
-    """Whether the file may be larger than the limits."""
-    context: str | None = None
-    """A passage that the model reads before the question, as text or the name of a text file."""
 
 
 @dataclass(frozen=True)
@@ -90,46 +67,49 @@ class Scored:
 def score(
     bundle: Path,
     what: Sequence[str],
-    options: ScoreOptions,
     progress: Progress,
-    loading: AbstractContextManager[None] | None = None,
+    loading: AbstractContextManager[None],
+    *,
+    risk: float | None = None,
+    out: Path | None = None,
+    context: str | None = None,
+    model: str | None = None,
+    device: str = "auto",
+    dtype: str = "auto",
+    batch_tokens: int | None = None,
+    **reading: Any,
 ) -> Scored:
     """Scores questions, a file or dataset of them, or standard input. Mistakes are reported before torch is imported.
 
-    `loading` is held while it is.
+    `loading` is held while it is. `model` is another source of the detector's model, `context` a passage that the model
+    reads before every question that has none, as text or the name of a text file; `reading` goes to `read_questions`.
     """
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
-    if options.out is not None:
-        _refuse_unwritable(options.out)
-    questions, bad_rows = _read_questions(what, options)
-    if options.context is not None:
-        passage = _read_passage(options.context)
+    if out is not None:
+        _refuse_unwritable(out)
+    questions, bad_rows = read_questions(what, **reading)
+    if context is not None:
+        passage = _read_passage(context)
         questions = [question if question.context else replace(question, context=(passage,)) for question in questions]
-    with loading or nullcontext():
+    with loading:
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
         from anchorscope.models.process_settings import few_collections
 
     trained = unpack(files, str(bundle))
-    threshold = trained.threshold(options.risk)
-    detector = Detector.load(
-        trained,
-        options.model,
-        device=options.device,
-        dtype=options.dtype,
-        batch_tokens=options.batch_tokens,
-        progress=progress,
-    )
+    threshold = trained.threshold(risk)
+    detector = Detector.load(trained, model, device=device, dtype=dtype, batch_tokens=batch_tokens, progress=progress)
     began = time.monotonic()
     with few_collections() if len(questions) > 1 else nullcontext():
-        scores = detector.score_questions(questions, risk=options.risk)
+        scores = detector.score_questions(questions, risk=risk)
         uses = measure_uses(detector, questions, scores)
     seconds = time.monotonic() - began
-    names, risk = tuple(question.item_id for question in questions), None if threshold is None else threshold.risk
-    scored = Scored(trained, names, tuple(scores), risk, bad_rows, seconds, uses)
-    if options.out is not None:
-        write_rows(scored.rows(), options.out)
+    names = tuple(question.item_id for question in questions)
+    verdict_risk = None if threshold is None else threshold.risk
+    scored = Scored(trained, names, tuple(scores), verdict_risk, bad_rows, seconds, uses)
+    if out is not None:
+        write_rows(scored.rows(), out)
     return scored
 
 
@@ -165,27 +145,36 @@ def _read_passage(given: str) -> str:
     return text
 
 
-def _read_questions(what: Sequence[str], options: ScoreOptions) -> tuple[list[Question], int]:
-    """The questions that are meant, and how many rows of a file were left out."""
+def read_questions(
+    what: Sequence[str],
+    answer: str | None = None,
+    generate: bool = True,
+    columns: tuple[str, ...] = (),
+    on_bad_row: str = "fail",
+    large_files: bool = False,
+) -> tuple[list[Question], int]:
+    """The questions that are meant, and how many rows of a file were left out.
+
+    `answer` is that of a single question. Unless the model may `generate` answers, every question needs one.
+    """
     named = [text for text in what if text == STANDARD_INPUT or dataset_of(text) is not None]
     if named and len(what) > 1:
         raise UserError(f"{named[0]!r} is given beside other questions; give questions, or one file, or - alone.")
-    if options.answer is not None and (named or len(what) > 1):
+    if answer is not None and (named or len(what) > 1):
         raise UserError(
             "--answer goes with a single question; several stand in a file with the columns question, answer."
         )
     spec, bad_rows = dataset_of(what[0]) if named and named[0] != STANDARD_INPUT else None, 0
     if spec is not None:
-        columns = parse_columns(options.columns)
-        reading = open_dataset(spec, options.on_bad_row, columns, graded=False, large=options.large_files)
+        reading = open_dataset(spec, on_bad_row, parse_columns(columns), graded=False, large=large_files)
         questions, bad_rows = list(reading), reading.bad
         if not questions:
             raise UserError(f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad).")
     else:
         texts = read_lines() if named else what
-        questions = [asked(text, options.answer, number) for number, text in enumerate(texts)]
+        questions = [asked(text, answer, number) for number, text in enumerate(texts)]
     without = [question for question in questions if question.model_answer is None]
-    if without and not options.generate:
+    if without and not generate:
         raise UserError(
             f"The question {without[0].question[:80]!r} has no answer and none may be generated ({len(without):,} of "
             f"{len(questions):,} have none); add --answer TEXT or a column answer, or --generate."

@@ -29,7 +29,7 @@ SOFTNESS = 0.1
 DEPTH = 2 / 3
 """Of the model's layers, where the state before the answer is read."""
 DIRECTIONS = 32
-"""Principal directions of a range at most; one for every fourth item."""
+"""Principal directions of a range at most."""
 BEYOND = 0.05
 """The share of training states that lies beyond the limit of a range."""
 MOST_STATES = 4000
@@ -81,13 +81,11 @@ class QuestionRanges:
 
     @cached_property
     def projection(self) -> tuple[Float[Tensor, "direction d_model"], Float[Tensor, " direction"]]:
-        """Weight and offset that turn a state into coordinates of deviation one."""
-        features, device = self.data.features, self.data.device
-        directions = self.data.directions_of((self.key,))
-        width = max(1, min(DIRECTIONS, features.n_items // 4, self.data.n_directions))
-        along = directions.reduce(features.state(self.key)[None], device)[0, :, :width]
-        spread = along.double().std(dim=0).clamp(min=1e-9).cpu()
-        return directions.weight[0, :width] / spread[:, None], directions.offset[0, :width] / spread
+        """Weight and offset that turn a state into coordinates: along the leading directions, of deviation one."""
+        states = self.data.project((self.key,))
+        spread = states.values[0, :, :DIRECTIONS].double().std(dim=0).clamp(min=1e-9).cpu()
+        weight, offset = states.directions.weight[0, :DIRECTIONS], states.directions.offset[0, :DIRECTIONS]
+        return weight / spread[:, None], offset / spread
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "item direction"]:

@@ -1,14 +1,15 @@
-"""A detector on disk: a folder with `detector.json` and `weights.safetensors`, nothing else, and no pickle.
+"""A detector ready for use, and on disk: `detector.json` and `weights.safetensors`, nothing else, and no pickle.
 
-`detector.json` holds everything that is no tensor, the sha256 of the weights' file, and the sha256 of its own content
-(canonical JSON, without that entry). It is read only if its bytes are exactly what would be written for what it says:
-so no byte of either file can change unseen. What cannot be read is refused in one line. A linear detector can also be
-exported as one vector with a JSON card. Both formats are in docs/bundle-format.md.
+It reads the states of one model under one prompt; anything else gives numbers without meaning. So what it was trained
+with is part of it (`DetectorSetting`), and is compared when it is loaded. `detector.json` holds everything that is no
+tensor, the sha256 of the weights' file, and that of its own content (canonical JSON, without that entry). It is read
+only if its bytes are exactly what would be written for what it says: so no byte of either file can change unseen. A
+linear detector can also be exported as one vector with a JSON card. Both formats are in docs/bundle-format.md.
 """
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from anchorscope.answers.template import Template
 from anchorscope.detectors.bundle_files import (
     JSON,
     MOST_BYTES,
@@ -27,17 +29,119 @@ from anchorscope.detectors.bundle_files import (
     WEIGHTS,
     bundle_files,
     checked_record,
-    content_hash,
     refused,
     write_folder,
     written,
 )
-from anchorscope.detectors.features import CLEAN
-from anchorscope.detectors.fitted import LinearProbe, TrainingRange, load, load_detector, store, store_detector
-from anchorscope.detectors.trained import Card, DetectorSetting, TrainedDetector
+from anchorscope.detectors.features import CLEAN, Needs
+from anchorscope.detectors.fitted import Fitted, LinearProbe, TrainingRange, load, load_detector, store, store_detector
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
+from anchorscope.files import canonical_hash
 from anchorscope.stats.calibration import Calibration, Threshold
+
+HALF = 0.5
+"""The probability from which on answers are accepted where no risk was measured."""
+
+
+@dataclass(frozen=True)
+class DetectorSetting:
+    """The model and the prompt that a detector was trained with, and where in a run it reads."""
+
+    model: str
+    source: str
+    """What the user named: a hub id, a folder, a file; loaded where scoring names no other."""
+    fingerprint: str
+    """Of the weights, see `model_fingerprint`."""
+    tokenizer: str
+    n_layers: int
+    d_model: int
+    dtype: str
+    """Precision of the model when the states were read."""
+    template: Template
+    """The whole text around a question, solved examples included."""
+    position: str
+    """The token that is read, one of `catalogue.POSITIONS`."""
+    edges: str = "all"
+    """Which later tokens lose the question's key words under the knockout."""
+    exact_tokens: str = "auto"
+    """Who chooses the key words."""
+    max_new_tokens: int = 16
+
+    @classmethod
+    def of(cls, model: Mapping[str, Any], template: Template, position: str, **others: Any) -> "DetectorSetting":
+        """The setting of a run's model, as its manifest has it, and prompt; `others` are the rest of its fields."""
+        same = ("source", "fingerprint", "tokenizer", "n_layers", "d_model", "dtype")
+        facts = {name: model[name] for name in same}
+        return cls(model=model["name"], template=template, position=position, **facts, **others)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a user has to know before trusting a detector."""
+
+    data: str = ""
+    """What it was trained on, in words, with numbers."""
+    quality: tuple[Mapping[str, Any], ...] = ()
+    """What was measured: rows of `detectors.csv`."""
+    shifts: tuple[str, ...] = ()
+    """Other data and prompts that it was tried on."""
+    limits: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    calibration: tuple[Mapping[str, Any], ...] = ()
+    """What was so where it said so, in bins of its probability (`low`, `high`): `n` training answers, each judged by a
+    fit that never saw it, and at their natural share of true ones the mean probability (`said`) and the share of true
+    answers (`true`)."""
+
+
+@dataclass(frozen=True)
+class TrainedDetector:
+    """A detector with all that its use needs."""
+
+    name: str
+    fitted: Fitted
+    calibration: Calibration
+    setting: DetectorSetting
+    card: Card
+    thresholds: tuple[Threshold, ...] = ()
+    """For several risks; where none is named, the first that could be reached is used."""
+    range: TrainingRange | None = None
+    """States like those of training; None where any state will do."""
+    sha256: str | None = None
+    context_use: UseCalibration | None = None
+    """How `context_used` becomes a probability; None where the runs did not show what answers went by."""
+
+    @property
+    def needs(self) -> Needs:
+        """What is read of an item, the range's state included."""
+        return Needs.together([self.fitted.needs, *([] if self.range is None else [self.range.needs])])
+
+    def threshold(self, risk: float | None = None) -> Threshold | None:
+        """The threshold of a risk; where none is named, the first that can be reached; None where there is none."""
+        if risk is None:
+            reached = [threshold for threshold in self.thresholds if threshold.probability is not None]
+            return next(iter([*reached, *self.thresholds]), None)
+        for threshold in self.thresholds:
+            if abs(threshold.risk - risk) < 1e-9:
+                return threshold
+        risks = ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
+        raise UserError(
+            f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {risks}. Choose one "
+            f"of these, or train it again with the risk that you want."
+        )
+
+    def threshold_notes(self, risk: float | None) -> list[str]:
+        """What has to be said of every verdict for a risk, or for none that was named."""
+        threshold = self.threshold(risk)
+        if threshold is None:
+            return [f"no risk was measured: accepted from probability {HALF:g} on"]
+        if threshold.probability is None:
+            return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
+        first = self.thresholds[0]
+        if risk is None and first.probability is None:
+            return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
+        return []
+
 
 _FITTED, _RANGE = "fitted", "range"
 _RECORDS: dict[str, Any] = {
@@ -67,7 +171,7 @@ def pack(trained: TrainedDetector) -> dict[str, bytes]:
         **{part: TypeAdapter(_RECORDS[part]).dump_python(value) for part, value in values.items() if value is not None},
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    files = {JSON: written({**record, "sha256": content_hash(record)}), WEIGHTS: weights}
+    files = {JSON: written({**record, "sha256": canonical_hash(record)}), WEIGHTS: weights}
     size = sum(map(len, files.values()))
     if size > MOST_BYTES:
         raise UserError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError
-from anchorscope.files import make_folder, read_regular, replacing
+from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"
@@ -21,7 +21,19 @@ DEMO = Path(__file__).parents[1] / "serve" / "demo_detector"
 
 def bundle_files(place: str | Path) -> dict[str, bytes]:
     """The bytes of a bundle's two files, by name."""
-    return {name: _read(Path(place), name) for name in (JSON, WEIGHTS)}
+    folder, files = Path(place), {}
+    for name in (JSON, WEIGHTS):
+        try:
+            files[name] = read_regular(folder / name, MOST_BYTES)
+        except OSError as error:
+            reason = f"{name} is missing" if folder.is_dir() else "there is no such folder"
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                reason = f"{name} cannot be read ({error.strerror})"
+            raise UserError(
+                f"The bundle {str(folder)!r} cannot be read: {reason}. Give the folder that holds {JSON} and "
+                f"{WEIGHTS}, as anchorscope detect writes it."
+            ) from None
+    return files
 
 
 def write_folder(place: Path, files: Mapping[str, bytes]) -> None:
@@ -42,8 +54,8 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     if sum(map(len, files.values())) > MOST_BYTES:
         raise refused(name, f"it has more than {MOST_BYTES / 1e6:g} MB, which no detector needs")
     try:
-        record = json.loads(files[JSON], parse_constant=_no_constant)
-        as_written = written(record)
+        record = json.loads(files[JSON])
+        as_written = written(record)  # refuses NaN
     except (ValueError, RecursionError):
         raise refused(name, f"{JSON} is no JSON: it was altered or cut off") from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
@@ -55,7 +67,7 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
             f"detect."
         )
     content = {key: value for key, value in record.items() if key != "sha256"}
-    if content_hash(content) != record.get("sha256") or as_written != files[JSON]:
+    if canonical_hash(content) != record.get("sha256") or as_written != files[JSON]:
         raise refused(name, f"{JSON} was altered (its sha256 is not that of its content)")
     if hashlib.sha256(files[WEIGHTS]).hexdigest() != record.get("weights_sha256"):
         raise refused(name, f"{WEIGHTS} was altered or cut off (its sha256 is not the one in {JSON})")
@@ -66,60 +78,35 @@ def card_rows(place: str | Path) -> list[tuple[str, ...]]:
     """What a user has to know before trusting the detector of a bundle: rows of one or two cells."""
     record = checked_record(bundle_files(place), str(place))
     try:
-        return _card_rows(record)
+        setting, card = record["setting"], record["card"]
+        rows = [
+            ("detector", record["name"]),
+            ("model", f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}"),
+            ("reads", f"{setting['position']}, {setting['template']['kind']} prompt"),
+            ("trained on", card["data"]),
+            *(("tried on", name) for name in card["shifts"]),
+            *(("limit", limit) for limit in card["limits"]),
+            ("made with", ", ".join(f"{name} {version}" for name, version in card["versions"].items())),
+            ("sha256", record["sha256"]),
+            ("",),
+        ]
+        for threshold in record["thresholds"]:
+            start = threshold["probability"]
+            accepted = "nothing" if start is None else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
+            rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
+        rows.append(("" if card["quality"] else "nothing was measured",))
+        for row in card["quality"]:
+            ends = f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]" if "ci_low" in row and "ci_high" in row else ""
+            where = f"{row['train']} → {row['test']}, {row['prevalence']}" if "train" in row else ""
+            rows.append((row["metric"], f"{row['value']:.3f}{ends} {where}"))
+        return rows
     except (KeyError, TypeError, ValueError, AttributeError):
         raise refused(str(place), f"the card in {JSON} lacks something or holds something else") from None
-
-
-def _card_rows(record: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    setting, card = record["setting"], record["card"]
-    rows = [
-        ("detector", record["name"]),
-        ("model", f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}"),
-        ("reads", f"{setting['position']}, {setting['template']['kind']} prompt"),
-        ("trained on", card["data"]),
-        *(("tried on", name) for name in card["shifts"]),
-        *(("limit", limit) for limit in card["limits"]),
-        ("made with", ", ".join(f"{name} {version}" for name, version in card["versions"].items())),
-        ("sha256", record["sha256"]),
-        ("",),
-    ]
-    for threshold in record["thresholds"]:
-        start = threshold["probability"]
-        accepted = "nothing" if start is None else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
-        rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
-    rows.append(("" if card["quality"] else "nothing was measured",))
-    for row in card["quality"]:
-        ends = f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]" if "ci_low" in row and "ci_high" in row else ""
-        where = f"{row['train']} → {row['test']}, {row['prevalence']}" if "train" in row else ""
-        rows.append((row["metric"], f"{row['value']:.3f}{ends} {where}"))
-    return rows
-
-
-def _read(folder: Path, name: str) -> bytes:
-    try:
-        return read_regular(folder / name, MOST_BYTES)
-    except OSError as error:
-        reason = f"{name} is missing" if folder.is_dir() else "there is no such folder"
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            reason = f"{name} cannot be read ({error.strerror})"
-        raise UserError(
-            f"The bundle {str(folder)!r} cannot be read: {reason}. Give the folder that holds {JSON} and {WEIGHTS}, "
-            f"as anchorscope detect writes it."
-        ) from None
 
 
 def written(record: Mapping[str, Any]) -> bytes:
     """The one way in which a record is written; NaN is refused, since JSON has none."""
     return (json.dumps(record, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number")
-
-
-def content_hash(record: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def refused(name: str, why: str) -> UserError:

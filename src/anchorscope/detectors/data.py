@@ -99,14 +99,21 @@ def _held_out_loss(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ProbeFits:
-    """One linear fit of every training set, at a place of the set's own, on states along principal directions."""
+class ProjectedStates:
+    """States along principal directions."""
 
-    training: Training
     keys: tuple[StateKey, ...]
     """The places: run, site and layer of the states."""
     directions: Directions
-    states: Float[Tensor, "place item direction"]
+    values: Float[Tensor, "place item direction"]
+
+
+@dataclass(frozen=True)
+class ProbeFits:
+    """One linear fit of every training set, at a place of the set's own."""
+
+    training: Training
+    states: ProjectedStates
     best: Int[np.ndarray, " set"]
     weight: Float[Tensor, "set fit direction"]
     bias: Float[Tensor, "set fit"]
@@ -114,7 +121,7 @@ class ProbeFits:
     @cached_property
     def scores(self) -> Float[Tensor, "set item"]:
         """Log-odds of each item by a fit that never saw it."""
-        return self.scores_of(self.states)
+        return self.scores_of(self.states.values)
 
     def scores_of(self, states: Float[Tensor, "place item direction"]) -> Float[Tensor, "set item"]:
         """The same of other states at the same places."""
@@ -128,8 +135,8 @@ class ProbeFits:
         """One training set's probe, acting on raw states."""
         place = int(self.best[number])
         weight, bias = self.weight[number, INNER_FOLDS], float(self.bias[number, INNER_FOLDS])
-        raw, raw_bias = self.directions.to_raw(place, weight, bias)
-        return LinearProbe(self.keys[place], raw.float(), raw_bias)
+        raw, raw_bias = self.states.directions.to_raw(place, weight, bias)
+        return LinearProbe(self.states.keys[place], raw.float(), raw_bias)
 
 
 @dataclass(frozen=True)
@@ -156,69 +163,48 @@ class TrainingData:
         return tuple((run, self.site, layer) for layer in self.layers)
 
     @cached_property
-    def n_directions(self) -> int:
-        return default_directions(self.features.n_items, next(iter(self.features.states.values())).shape[1])
+    def clean(self) -> ProjectedStates:
+        """The clean states of all keys."""
+        return self.project(self.keys)
 
-    @cached_property
-    def directions(self) -> Directions:
-        return self.directions_of(self.keys)
-
-    def directions_of(self, keys: tuple[StateKey, ...]) -> Directions:
-        """Principal directions of states: each key is a problem by itself, and every core of a CPU takes its own."""
-        n, device = self.n_directions, self.device
-        with workers_of_one_thread(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
-            parts = list(pool.map(lambda key: principal_directions(self.features.state(key)[None], n, device), keys))
-        return Directions(torch.cat([part.weight for part in parts]), torch.cat([part.offset for part in parts]))
-
-    @cached_property
-    def clean(self) -> Float[Tensor, "place item direction"]:
-        """Clean states along their directions, in the order of `keys`."""
-        return self.along(self.keys, self.directions)
-
-    def along(self, keys: tuple[StateKey, ...], directions: Directions) -> Float[Tensor, "place item direction"]:
-        """States along directions: one problem for each key."""
-        device, states = self.device, map(self.features.state, keys)
-        maps = zip(states, directions.weight.to(device), directions.offset.to(device), strict=False)
-        return torch.stack([(part.to(device).double() @ weight.T + offset).float() for part, weight, offset in maps])
+    def project(self, keys: tuple[StateKey, ...], directions: Directions | None = None) -> ProjectedStates:
+        """States along these directions, or along their own: each key is a problem by itself."""
+        if directions is None:
+            device, width = self.device, next(iter(self.features.states.values())).shape[1]
+            most = default_directions(self.features.n_items, width)
+            # Every core of a CPU takes keys of its own.
+            with workers_of_one_thread(torch.get_num_threads() if device.type == "cpu" else 1) as pool:
+                parts = pool.map(lambda key: principal_directions(self.features.state(key)[None], most, device), keys)
+                weights, offsets = zip(*((part.weight, part.offset) for part in parts), strict=True)
+            directions = Directions(torch.cat(weights), torch.cat(offsets))
+        return ProjectedStates(keys, directions, directions.reduce(map(self.features.state, keys), self.device))
 
     def changed(self, run: str) -> Float[Tensor, "layer item direction"]:
         """Another run's states at the headline site, along the clean directions."""
-        return self.along(self.headline(run), self.directions)
+        return self.clean.directions.reduce(map(self.features.state, self.headline(run)), self.device)
 
     @cached_property
     def bank(self) -> Bank:
-        return fit_bank(self.clean, self.training, self.device)
+        return fit_bank(self.clean.values, self.training, self.device)
 
     @cached_property
     def probe(self) -> ProbeFits:
         """The single probe: at the layer of the headline site where the inner folds find the highest AUC."""
         return self.at_best(self.bank, range(len(self.layers)))
 
-    def at_best(
-        self,
-        bank: Bank,
-        places: Sequence[int],
-        keys: tuple[StateKey, ...] | None = None,
-        directions: Directions | None = None,
-        states: Float[Tensor, "place item direction"] | None = None,
-    ) -> ProbeFits:
+    @cached_property
+    def residual_probe(self) -> ProbeFits:
+        """The same in the residual stream."""
+        return self.at_best(self.bank, [place for place, key in enumerate(self.keys) if key[1] == RESIDUAL])
+
+    def at_best(self, bank: Bank, places: Sequence[int], states: ProjectedStates | None = None) -> ProbeFits:
         """Each training set's probe at the best of some places; on the clean states unless others are given."""
         chosen = torch.tensor(places, device=bank.inner_auc.device)
         best = chosen[bank.inner_auc[chosen].argmax(0)]
-        sets = torch.arange(len(best), device=best.device)
+        of_sets = best, torch.arange(len(best), device=best.device)
         return ProbeFits(
-            self.training,
-            keys or self.keys,
-            directions or self.directions,
-            self.clean if states is None else states,
-            best.cpu().numpy(),
-            bank.weight[best, sets],
-            bank.bias[best, sets],
+            self.training, states or self.clean, best.cpu().numpy(), bank.weight[of_sets], bank.bias[of_sets]
         )
-
-    @cached_property
-    def states_at_best(self) -> Float[Tensor, "set item direction"]:
-        return self.clean[torch.from_numpy(self.probe.best).to(self.device)]
 
     def fit_at_best(self, training: Training) -> ProbeFits:
         """Fits at the single probe's layers, of the same training sets with other labels or other weights."""
@@ -226,7 +212,7 @@ class TrainingData:
         weight, bias = torch.empty_like(self.probe.weight), torch.empty_like(self.probe.bias)
         for place in np.unique(best).tolist():  # a set is fitted at its own layer and at no other
             sets = np.flatnonzero(best == place)
-            bank = fit_bank(self.clean[place : place + 1], training.take(sets), self.device)
+            bank = fit_bank(self.clean.values[place : place + 1], training.take(sets), self.device)
             weight[sets], bias[sets] = bank.weight[0], bank.bias[0]
         return replace(self.probe, weight=weight, bias=bias)
 

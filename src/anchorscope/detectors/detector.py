@@ -8,26 +8,25 @@ up to the highest layer that is read, or all layers for confidence.
 
 `live_cuts` shows what one answer's score depends on: the detector's probability with words of the question cut. One
 pass runs the answer clean, without all key words, without each of them alone, without words that a user chose, and
-without as many tokens drawn at random, which is the control. The detector itself reads every run. What cutting does to
-many answers can be measured; what it says of a single one is mostly noise (docs/evidence-parts.md), and the record
-says so.
+without as many tokens drawn at random, which is the control. What it says of a single answer is mostly noise
+(docs/evidence-parts.md), and the record says so.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 
 from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.label import Label
 from anchorscope.answers.template import build_prompts, make_template
-from anchorscope.datasets.question import Question
-from anchorscope.datasets.question import asked as asked
+from anchorscope.datasets.question import Question, asked
 from anchorscope.datasets.text import Span
-from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.bundle import HALF, Card, DetectorSetting, TrainedDetector, read_bundle
 from anchorscope.detectors.features import (
     ANSWER_TOKENS,
     CLEAN,
@@ -41,7 +40,6 @@ from anchorscope.detectors.features import (
     refuse_unknown,
     texts_of,
 )
-from anchorscope.detectors.trained import ABSTAIN, Card, Decisions, DetectorSetting, Score, TrainedDetector
 from anchorscope.engine.capture import PREVIOUS
 from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
@@ -60,6 +58,7 @@ from anchorscope.plan.passes import Place, before_answers, plan_answers, planner
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting, question_tokens
 from anchorscope.spans.words import is_clear, words_as_written
+from anchorscope.stats.calibration import Threshold
 from anchorscope.stats.streams import stream
 
 _MOST_BYTES = 2**28  # of states in memory at a time
@@ -154,19 +153,59 @@ class ScoringSession:
                     columns[RAUQ] = np.array(
                         [rauq(tokens[0], passed.attention[item].previous) for item, tokens in enumerate(answers)]
                     )
-            states = (
-                {}
-                if part.states is None
-                else {key: part.states[places.index(_place(key)), key[2]] for key in needs.states}
-            )
-            for (read_in, site, layer), values in states.items():
-                if not bool(values.isfinite().all()):
+            states = {}
+            for key in needs.states:
+                assert part.states is not None, "a pass that is read keeps its states"
+                states[key] = part.states[places.index(_place(key)), key[2]]
+                if not bool(states[key].isfinite().all()):
                     raise UserError(
-                        f"The {read_in} states at {site} of layer {layer} hold NaN or infinity; run the model in "
+                        f"The {key[0]} states at {key[1]} of layer {key[2]} hold NaN or infinity; run the model in "
                         f"float32 (--dtype float32)."
                     )
             features[run] = Features(len(items), states, columns).only(needs)
         return features
+
+
+ACCEPT, ABSTAIN, OUT_OF_RANGE = "accept", "abstain", "out-of-range"
+"""The verdicts: probable enough for the risk; not so; or unlike everything that the detector was trained on."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a detector says of one answer."""
+
+    question: str
+    answer: str
+    truth_probability: float | None
+    """Probability that the answer is true; None for an empty answer."""
+    log_odds: float | None
+    verdict: str
+    warnings: tuple[str, ...] = field(default=())
+    """What may make the number worth less."""
+
+    def record(self) -> dict[str, Any]:
+        return {**asdict(self), "warnings": list(self.warnings)}
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The same of several items, as arrays; `outside` the training range or not."""
+
+    log_odds: Float[np.ndarray, " item"]
+    probability: Float[np.ndarray, " item"]
+    outside: Bool[np.ndarray, " item"]
+
+    @classmethod
+    def of(cls, trained: TrainedDetector, features: Features) -> "Decisions":
+        """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
+        raw, calibration = trained.fitted.log_odds(features), trained.calibration
+        outside = np.zeros(len(raw), bool) if trained.range is None else trained.range.is_outside(features)
+        return cls(calibration.slope * raw + calibration.intercept, calibration.probability(raw), outside)
+
+    def verdicts(self, threshold: Threshold | None) -> list[str]:
+        least = HALF if threshold is None else threshold.probability
+        accepted = self.probability >= (np.inf if least is None else least)
+        return np.where(self.outside, OUT_OF_RANGE, np.where(accepted, ACCEPT, ABSTAIN)).tolist()
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
@@ -310,33 +349,26 @@ def model_for(
     return load_model(source, precision, choose_device(device), progress=progress)
 
 
-NOTE = "What a cut does to many answers can be measured; what it does to a single one is mostly noise."
 MOST_ALONE = 16
 """Key words that are cut one by one; of more, the first ones."""
 DRAWS = 3
 
 
 def live_cuts(
-    detector: Detector,
-    question: str | Question,
-    answer: str | None,
-    chosen: Sequence[int] | None = None,
-    longest: int | None = None,
+    detector: Detector, question: Question, chosen: Sequence[int] | None = None, longest: int | None = None
 ) -> tuple[Score, dict[str, Any]]:
     """The detector's score of one answer, and a record of what it becomes under cuts.
 
     Where there is no answer, the model gives one of at most `longest` tokens, and never more than the detector's own.
-    `chosen` are the numbers of words of the question, counted from 0, that are cut together in a run of their own. A
-    `Question` has its own answer.
+    `chosen` are the numbers of words of the question, counted from 0, that are cut together in a run of their own.
     """
-    given = asked(question, answer) if isinstance(question, str) else question
     trained, session = detector.trained, detector.session
     setting, needs = trained.setting, trained.needs
     most = setting.max_new_tokens
-    (item,) = session.items([given], most if longest is None else min(longest, most))
+    (item,) = session.items([question], most if longest is None else min(longest, most))
     if item.tokens is None:
         raise UserError(f"Nothing can be read of this answer: {unread_reason(item, session.lm.context)}.")
-    words = question_words(given, item.words.spans)
+    words = question_words(question, item.words.spans)
     cut_together = sorted(set(chosen or ()))
     if cut_together and not 0 <= cut_together[0] <= cut_together[-1] < len(words):
         wrong = min(cut_together[0], 0) or cut_together[-1]
@@ -344,7 +376,7 @@ def live_cuts(
             f"Word {wrong} is to be cut, and the question has {len(words)} words; give numbers from 0 to "
             f"{len(words) - 1}."
         )
-    (prompt,) = build_prompts(session.lm.tokenizer, [given], setting.template)
+    (prompt,) = build_prompts(session.lm.tokenizer, [question], setting.template)
 
     def tokens_of(numbers: Sequence[int]) -> tuple[int, ...]:
         """Tokens of some words; never the first of all, which models use as a sink for idle attention."""
@@ -375,9 +407,8 @@ def live_cuts(
         warnings.append("without the key words the state is unlike those of training")
     (score,) = detector.score_items([item])
     assert score.truth_probability is not None, "an answer that was read has a probability"
-    probability = {CLEAN: score.truth_probability}
-    probability |= {run: float(decided.probability[0]) for run, decided in decisions.items()}
-    shown = {run: round(value, 6) for run, value in probability.items()}
+    shown = {CLEAN: round(score.truth_probability, 6)}
+    shown |= {run: round(float(decided.probability[0]), 6) for run, decided in decisions.items()}
     record = score.record()
     return score, {
         "question": record.pop("question"),
@@ -389,8 +420,8 @@ def live_cuts(
             "alone": [{"word": n, "value": shown[f"word {n}"]} for n in alone if f"word {n}" in shown],
             "random": [shown[run] for run in random if run in shown],
         },
-        "note": NOTE,
-        "generated": given.model_answer is None,
+        "note": "What a cut does to many answers can be measured; what it does to a single one is mostly noise.",
+        "generated": question.model_answer is None,
         "key_words_by": item.located.rule,
         "chosen": None if chosen is None else cut_together,
         "position": setting.position,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.special import expit
 from scipy.stats import t
 from torch import Tensor
@@ -58,74 +58,56 @@ class Scored:
     """Items of one stratum were scored by one fit: only they are compared in the AUROC."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One metric of one detector: its value, and that of every resample."""
-
-    value: float
-    samples: Float[np.ndarray, " resample"]
-    n: int
-    ends: tuple[float, float] | None = None
-    """Its interval, where that is not between percentiles of the resamples."""
-
-    def row(self, name: str) -> Row:
-        low, high = self.ends or percentile_interval(self.samples)
-        return {name: self.value, "ci_low": float(low), "ci_high": float(high), "n": self.n}
-
-    def __sub__(self, other: "Measured") -> "Measured":
-        return Measured(self.value - other.value, self.samples - other.samples, self.n)
+Values = Float[np.ndarray, " sample"]
+"""One metric of one detector: its value, then that of every resample."""
 
 
 @dataclass(frozen=True)
 class Judge:
     """Items that detectors are judged on, and the resamples of them."""
 
-    labels: Bool[np.ndarray, " item"]
-    groups: Int[np.ndarray, " item"]
+    dataset: Dataset
     weights: Float[np.ndarray, " item"]
     """How much each item counts: what makes the sample balanced, or brings back the natural share of true answers."""
     resamples: int
     seed: int
-    name: str
 
     @cached_property
     def drawn(self) -> Float[np.ndarray, "resample item"]:
-        return group_weights(self.groups, self.resamples, stream(self.seed, "detector resamples", self.name)) * (
-            self.weights.astype(np.float32)
-        )
+        draws = stream(self.seed, "detector resamples", self.dataset.name)
+        return group_weights(self.dataset.groups, self.resamples, draws) * self.weights.astype(np.float32)
 
-    def metrics(self, scored: Scored, only_auroc: bool = False) -> Mapping[str, Measured]:
-        n_seeds, n = len(scored.log_odds), len(self.labels)
-        values: dict[str, list[float]] = {}
-        samples: dict[str, np.ndarray] = {}
+    def metrics(self, scored: Scored, only_auroc: bool = False) -> dict[str, Values]:
+        n_seeds, labels = len(scored.log_odds), self.dataset.labels
+        points: dict[str, list[float]] = {}
+        values: dict[str, Values] = {}
         for seed, (scores, strata) in enumerate(zip(scored.log_odds, scored.strata, strict=True)):
             mine = np.arange(seed, self.resamples, n_seeds)
             rows = np.concatenate([self.weights[None], self.drawn[mine]])
-            of_seed = {"auroc": auc(scores, self.labels, strata, rows.T)}
+            of_seed = {"auroc": auc(scores, labels, strata, rows.T)}
             if not only_auroc:
-                of_seed |= all_metrics(expit(scores), self.labels, rows, scores)
+                of_seed |= all_metrics(expit(scores), labels, rows, scores)
             for name, of_rows in of_seed.items():
-                values.setdefault(name, []).append(float(of_rows[0]))
-                samples.setdefault(name, np.empty(self.resamples))[mine] = of_rows[1:]
-        measured = {name: Measured(float(np.mean(each)), samples[name], n) for name, each in values.items()}
-        auroc, spread = measured["auroc"], float(np.std(values["auroc"], ddof=1)) if n_seeds > 1 else 0.0
-        measured["auroc"] = replace(auroc, ends=auroc_interval(auroc.value, auroc.samples, spread))
+                points.setdefault(name, []).append(float(of_rows[0]))
+                values.setdefault(name, np.empty(1 + self.resamples))[1 + mine] = of_rows[1:]
+        for name, of_seeds in points.items():
+            values[name][0] = np.mean(of_seeds)
         if n_seeds > 1:
-            measured[SPREAD] = Measured(spread, np.full(1, np.nan), n)
-        return measured
+            values[SPREAD] = np.array([np.std(points["auroc"], ddof=1), np.nan])
+        return values
+
+
+def row_of(name: str, values: Values, spread: float | None = None) -> Row:
+    """The cells of a value with its 95 % interval; that of an AUROC takes its spread over fold seeds."""
+    low, high = percentile_interval(values[1:]) if spread is None else auroc_interval(values[0], values[1:], spread)
+    return {name: float(values[0]), "ci_low": float(low), "ci_high": float(high)}
 
 
 def balanced_weights(dataset: Dataset) -> Float[np.ndarray, " item"]:
     """Weights under which every relation has as many true as false answers; 0 where it has one kind only."""
-    labels = dataset.labels
     _, relation = np.unique([name or "" for name in dataset.relations], return_inverse=True)
-    weights = np.zeros(len(labels))
-    for number in range(int(relation.max()) + 1):
-        true, false = (relation == number) & labels, (relation == number) & ~labels
-        pairs = min(int(true.sum()), int(false.sum()))
-        if pairs:
-            weights[true], weights[false] = pairs / true.sum(), pairs / false.sum()
-    return weights
+    answers = np.stack([np.bincount(relation, dataset.labels == kind) for kind in (False, True)])
+    return (answers.min(axis=0) / answers.clip(1))[dataset.labels.astype(int), relation]
 
 
 TOSS_FOLDS = 2
@@ -275,7 +257,7 @@ class Evaluation:
     def judge(self, dataset: Dataset, natural: bool) -> Judge:
         """Judges a dataset's items, balanced or as they come."""
         weights = dataset.natural if natural else balanced_weights(dataset)
-        return Judge(dataset.labels, dataset.groups, weights, self.resamples, self.plan.seed, dataset.name)
+        return Judge(dataset, weights, self.resamples, self.plan.seed)
 
     def in_domain(self, trained: TrainedOn) -> None:
         """The nested evaluation, with curves and controls."""
@@ -318,22 +300,23 @@ class Evaluation:
         judge = self.judge(dataset, prevalence == NATURAL)
         judge.drawn  # noqa: B018 - once, before the threads share it
 
-        def measure(name: str) -> Mapping[str, Measured]:
+        def measure(name: str) -> dict[str, Values]:
             return judge.metrics(scored[name], only_auroc=DETECTORS[name].variant_of is not None)
 
         with workers_of_one_thread(torch.get_num_threads()) as pool:
             measures = dict(zip(scored, pool.map(measure, scored), strict=True))
-        cell = {"train": train, "test": dataset.name, "prevalence": prevalence}
+        cell = {"train": train, "test": dataset.name, "prevalence": prevalence, "n": len(dataset.labels)}
         for name, metrics in measures.items():
-            for metric, measured in metrics.items():
+            for metric, values in metrics.items():
                 row = {"detector": name, "metric": metric, **cell, "passes": DETECTORS[name].passes}
-                self.tables["detectors"].append(row | measured.row("value"))
+                spread = float(metrics.get(SPREAD, [0.0])[0]) if metric == "auroc" else None
+                self.tables["detectors"].append(row | row_of("value", values, spread))
             for other in (*AGAINST, DETECTORS[name].variant_of or ""):
                 for metric in COMPARED if other in measures and other != name else ():
                     if metric in metrics and metric in measures[other]:
                         row = {"detector": name, "against": other, "metric": metric, **cell}
                         gain = metrics[metric] - measures[other][metric]
-                        self.tables["differences"].append(row | gain.row("difference"))
+                        self.tables["differences"].append(row | row_of("difference", gain))
 
     def _controls(self, trained: TrainedOn, names: Sequence[str]) -> Iterator[Row]:
         """Permuted labels. Every detector of every dataset is a test: intervals hold for all of them together."""

@@ -36,12 +36,11 @@ def texts_of(pairs: Iterable[tuple[str, str]]) -> Shaped[np.ndarray, " item"]:
     return np.array([f"{question}\n{answer}" for question, answer in pairs], dtype=object)
 
 
-def hash_texts(texts: Iterable[str]) -> Float[Tensor, "item bucket"]:
+def hash_texts(questions: Sequence[str], answers: Sequence[str]) -> Float[Tensor, "item bucket"]:
     """Words and pairs of neighbouring words, counted in buckets: one half for the question, one for the answer."""
     from sklearn.feature_extraction.text import HashingVectorizer  # only here: it takes a second
 
     vectorizer = HashingVectorizer(n_features=TEXT_BUCKETS // 2, ngram_range=(1, 2), alternate_sign=False)
-    questions, _, answers = zip(*(text.rpartition("\n") for text in texts), strict=True)
     counts = np.concatenate([vectorizer.transform(part).toarray() for part in (questions, answers)], axis=1)
     return torch.from_numpy((counts * TEXT_BUCKETS**0.5).astype(np.float32))  # as large as states are
 
@@ -95,11 +94,17 @@ class Features:
         states = {key: self.states[key] for key in needs.states}
         return Features(self.n_items, states, {name: self.columns[name] for name in needs.columns})
 
+    @property
+    def texts(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Questions and answers, of the column `text`."""
+        questions, _, answers = zip(*(text.rpartition("\n") for text in self.columns[TEXT]), strict=True)
+        return questions, answers
+
     def state(self, key: StateKey) -> Float[Tensor, "item d_model"]:
         """States of a key: those of a run, or what is computed from them."""
         run, *place = key
         if key == TEXT_STATE:
-            return hash_texts(self.columns[TEXT])
+            return hash_texts(*self.texts)
         if run == QUESTION_ORTHOGONAL:
             states, along = (self.states[other, *place].double() for other in (CLEAN, QUESTION_ONLY))  # type: ignore[index]
             along = along.to(states.device)

@@ -18,24 +18,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from anchorscope.catalogue import BOOSTS, DETECTORS, KNOCKOUT, DetectorEntry, boost_name
 from anchorscope.detectors.auto import fit_auto
-from anchorscope.detectors.data import (
-    RESIDUAL,
-    DetectorFit,
-    ProbeFits,
-    TrainingData,
-    as_detector,
-    fit_bank,
-    fit_stacked,
-)
-from anchorscope.detectors.features import (
-    CLEAN,
-    QUESTION_ONLY,
-    QUESTION_ORTHOGONAL,
-    TEXT,
-    TEXT_STATE,
-    Features,
-    StateKey,
-)
+from anchorscope.detectors.data import DetectorFit, ProbeFits, TrainingData, as_detector, fit_bank, fit_stacked
+from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, QUESTION_ORTHOGONAL, TEXT_STATE, Features, StateKey
 from anchorscope.detectors.fitted import Fitted, Mixture, Network, mix_log_odds
 from anchorscope.detectors.training import INNER_FOLDS, Dataset, Training
 from anchorscope.evidence.scores import bag_of_words, fit_logistic
@@ -85,10 +69,9 @@ def fit_columns(data: TrainingData, names: tuple[str, ...]) -> DetectorFit:
 
 def fit_on(data: TrainingData, keys: tuple[StateKey, ...], directions: Directions | None = None) -> DetectorFit:
     """A probe on other states, along directions of their own, at the key that serves best."""
-    directions = directions or data.directions_of(keys)
-    states = data.along(keys, directions)
-    bank = fit_bank(states, data.training, data.device)
-    return as_detector(data.at_best(bank, range(len(keys)), keys, directions, states))
+    states = data.project(keys, directions)
+    bank = fit_bank(states.values, data.training, data.device)
+    return as_detector(data.at_best(bank, range(len(keys)), states))
 
 
 def fit_text(data: TrainingData) -> DetectorFit:
@@ -105,11 +88,6 @@ def fit_text(data: TrainingData) -> DetectorFit:
     return fit_on(data, (TEXT_STATE,), directions)
 
 
-def fit_residual(data: TrainingData) -> DetectorFit:
-    places = [place for place, key in enumerate(data.keys) if key[1] == RESIDUAL]
-    return as_detector(data.at_best(data.bank, places))
-
-
 def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
     """Semantic-entropy probe (Kossen et al. 2024, arXiv:2406.15927): learns low from high entropy of sampled answers.
 
@@ -121,7 +99,7 @@ def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
     low = entropy < (borders[int(np.argmin(within))] if len(borders) else np.inf)
     training = replace(data.training, labels=np.repeat(low[None], data.training.n_sets, axis=0))
     layers = range(len(data.layers))
-    return as_detector(data.at_best(fit_bank(data.clean[: len(layers)], training, data.device), layers))
+    return as_detector(data.at_best(fit_bank(data.clean.values[: len(layers)], training, data.device), layers))
 
 
 def fit_saplma(data: TrainingData) -> DetectorFit:
@@ -129,10 +107,11 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
 
     It reads the best layer's state along principal directions.
     """
-    directions, device = data.directions, data.device
-    scale = data.states_at_best.square().mean((1, 2), keepdim=True).sqrt()
-    states = data.states_at_best / scale
-    step = 1 if device.type == "cpu" else _NETWORKS_AT_ONCE
+    directions, best = data.clean.directions, data.probe.best
+    states = data.clean.values[torch.from_numpy(best).to(data.device)]
+    scale = states.square().mean((1, 2), keepdim=True).sqrt()
+    states = states / scale
+    step = 1 if data.device.type == "cpu" else _NETWORKS_AT_ONCE
     networks, scores = [], []
     for sets in torch.arange(len(states)).split(step):
         networks.append(_train_networks(data.training.take(sets.numpy()), states[sets]))
@@ -141,11 +120,7 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
 
     def build(number: int) -> Fitted:
         parts = [part[number, INNER_FOLDS].double().cpu() for part in layers]
-        weight, bias, place = (
-            [part.T for part in parts[::2]],
-            [part[0] for part in parts[1::2]],
-            int(data.probe.best[number]),
-        )
+        weight, bias, place = [part.T for part in parts[::2]], [part[0] for part in parts[1::2]], int(best[number])
         first = weight[0] / float(scale[number])
         weight[0], bias[0] = first @ directions.weight[place], bias[0] + first @ directions.offset[place]
         weight, bias = ([part.float().contiguous() for part in several] for several in (weight, bias))
@@ -194,8 +169,7 @@ def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> Detecto
 
 
 def fit_words(data: TrainingData) -> DetectorFit:
-    questions, _, answers = zip(*(text.rpartition("\n") for text in data.features.columns[TEXT]), strict=True)
-    present = bag_of_words(questions, answers)
+    present = bag_of_words(*data.features.texts)
     learns = data.training.fitted_on(torch.device("cpu")).numpy() > 0
     scores = np.zeros(learns.shape, np.float32)
     for number, fold in np.ndindex(learns.shape[:2]):
@@ -293,7 +267,8 @@ class DetectorFits:
             own = doubled.take(sets)
             states = torch.stack([torch.cat([boosted[side][layer] for side in pair]) for pair in strengths])
             bank = fit_bank(states, own, data.device)
-            fits = replace(data, training=own).at_best(bank, range(len(strengths)), states=states)
+            both = replace(data.clean, values=states)
+            fits = replace(data, training=own).at_best(bank, range(len(strengths)), both)
             question, answer = fits.scores.chunk(2, dim=1)
             scores[sets] = torch.where(torch.from_numpy(asks[sets]).to(scores.device), question, answer)
         return DetectorFit(scores, None)
@@ -302,7 +277,7 @@ class DetectorFits:
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
     "probe": lambda fits: as_detector(fits.data.probe),
-    "residual-probe": lambda fits: fit_residual(fits.data),
+    "residual-probe": lambda fits: as_detector(fits.data.residual_probe),
     "question-orthogonal": lambda fits: fit_on(fits.data, fits.data.headline(QUESTION_ORTHOGONAL)),
     "mean-token-probe": lambda fits: fit_on(fits.data, fits.data.headline("answer-mean")),
     "semantic-entropy-probe": lambda fits: fit_entropy_probe(fits.data, "semantic_entropy_10"),

@@ -20,17 +20,12 @@ from torch import Tensor
 from anchorscope.detectors.features import Features, Needs, StateKey, needs_of
 from anchorscope.errors import UserError
 
-KINDS: dict[str, "type[Fitted]"] = {}
-"""Every kind of fitted detector, by the name it is stored under."""
-
 
 class Fitted(ABC):
-    """A fitted detector; a subclass is a frozen dataclass and registers itself under its `kind`."""
+    """A fitted detector; a subclass is a frozen dataclass."""
 
     kind: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        KINDS[cls.kind] = cls
+    """The name it is stored under."""
 
     @property
     def needs(self) -> Needs:
@@ -73,31 +68,32 @@ def store_detector(fitted: Fitted, path: str, tensors: dict[str, Tensor]) -> dic
 
 def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any], path: str) -> T:
     """What `store` was given; raises KeyError or ValueError where something is missing or of another type."""
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for name, hint in _fields_of(kind).items():
         if hint is Tensor:
-            found[name] = tensors[f"{path}/{name}"]
+            parts[name] = tensors[f"{path}/{name}"]
         elif hint == tuple[Tensor, ...]:
             n = sum(key.startswith(f"{path}/{name}.") for key in tensors)
-            found[name] = tuple(tensors[f"{path}/{name}.{number}"] for number in range(n))
+            parts[name] = tuple(tensors[f"{path}/{name}.{number}"] for number in range(n))
         elif hint == tuple[Fitted, ...]:
             n = len(values[name])
-            found[name] = tuple(load_detector(tensors, values[name][str(i)], f"{path}/{i}") for i in range(n))
+            parts[name] = tuple(load_detector(tensors, values[name][str(i)], f"{path}/{i}") for i in range(n))
         elif isinstance(hint, type) and issubclass(hint, Fitted):
-            found[name] = load_detector(tensors, values[name], f"{path}/{name}")
+            parts[name] = load_detector(tensors, values[name], f"{path}/{name}")
         elif name in values:
-            found[name] = TypeAdapter(hint).validate_python(values[name])
-    return kind(**found)
+            parts[name] = TypeAdapter(hint).validate_python(values[name])
+    return kind(**parts)
 
 
 def load_detector(tensors: Mapping[str, Tensor], record: Mapping[str, Any], path: str) -> Fitted:
     """A detector of {"kind", "values"}; an unknown kind is refused."""
-    if record["kind"] not in KINDS:
+    kinds = {kind.kind: kind for kind in Fitted.__subclasses__()}
+    if record["kind"] not in kinds:
         raise UserError(
-            f"it holds a detector of the unknown kind {record['kind']!r}; known here: {', '.join(sorted(KINDS))}; load "
+            f"it holds a detector of the unknown kind {record['kind']!r}; known here: {', '.join(sorted(kinds))}; load "
             f"it with the version of anchorscope that made it"
         )
-    return load(KINDS[record["kind"]], tensors, record["values"], path)
+    return load(kinds[record["kind"]], tensors, record["values"], path)
 
 
 def _fields_of(kind: Any) -> dict[str, Any]:
@@ -174,8 +170,7 @@ class WithFallback(Fitted):
 
     detector: Fitted
     fallback: Fitted
-    range: Fitted
-    """Log-odds are above zero outside the range."""
+    range: "TrainingRange"
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The detector's log-odds inside the range, the fallback's outside."""

@@ -23,9 +23,7 @@ from anchorscope.probes.grid_search import weighted_auc
 from anchorscope.stats.streams import priorities, stream
 
 INNER_FOLDS = 3
-"""Inner folds of every training set."""
-FITS = INNER_FOLDS + 1
-"""Fits of a training set: one without each inner fold, and one on all."""
+"""Inner folds of every training set: it has a fit without each of them, and one on all."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ class Training:
     def fitted_on(self, device: torch.device) -> Float[Tensor, "set fit item"]:
         """The weight of every item in every fit, 0 where it is left out."""
         members, inner = torch.from_numpy(self.members).to(device), torch.from_numpy(self.inner).to(device)
-        folds = torch.arange(FITS, device=device)[None, :, None]  # the last is no inner fold: that fit leaves none out
+        folds = torch.arange(INNER_FOLDS + 1, device=device)[None, :, None]  # the last fit leaves none out
         learned = members[:, None] & (inner[:, None] != folds)
         return learned * self._weights(device)
 

@@ -5,7 +5,7 @@ unexplained would pass for evidence that was lost. Labels play no part in the re
 and cut states have directions of their own: what the cut state holds is not measured by what the clean one looks like.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -39,10 +39,10 @@ class Directions:
     offset: Float64[Tensor, "problem direction"]
 
     def reduce(
-        self, states: Shaped[Tensor, "problem item d_model"], device: torch.device
+        self, states: Iterable[Shaped[Tensor, "item d_model"]], device: torch.device
     ) -> Float[Tensor, "problem item direction"]:
-        """States along the directions, on the device; one problem at a time, in double precision."""
-        parts = zip(states, self.weight.to(device), self.offset.to(device), strict=True)
+        """States of the first problems along the directions, on the device; one at a time, in double precision."""
+        parts = zip(states, self.weight.to(device), self.offset.to(device), strict=False)
         return torch.stack([(part.to(device).double() @ weight.T + offset).float() for part, weight, offset in parts])
 
     def to_raw(

@@ -20,8 +20,7 @@ from anchorscope.answers.generate import TOO_LONG
 from anchorscope.answers.template import build_prompts
 from anchorscope.datasets.question import Question
 from anchorscope.detecting.score import measure_uses
-from anchorscope.detectors.detector import Detector, unread_reason
-from anchorscope.detectors.trained import Score
+from anchorscope.detectors.detector import Detector, Score, unread_reason
 from anchorscope.engine.decode import Sampling
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.models.devices import free_memory, is_device_lost, is_out_of_memory

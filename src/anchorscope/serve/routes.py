@@ -189,7 +189,7 @@ def score_router(service: Service) -> APIRouter:
             raise ServiceError(413, "item_too_long", message, param="question")
 
         def explain_answer() -> Record:
-            score, record = live_cuts(detector, question, None, request.cut, most)
+            score, record = live_cuts(detector, question, request.cut, most)
             return {**record, "score": score_records(detector, [question], [score])[0]}
 
         record = await service.run_model(tokens, explain_answer)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from anchorscope.datasets.question import Question
-from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.bundle import TrainedDetector, read_bundle
 from anchorscope.detectors.bundle_files import DEMO as DEMO
 from anchorscope.detectors.detector import Detector, model_for
-from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.engine.batching import memory_facts
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.detectors.bundle import JSON, MOST_BYTES, WEIGHTS, pack, read_bundle, unpack, write_bundle
+from anchorscope.detectors.bundle import TrainedDetector, pack, read_bundle, unpack, write_bundle
+from anchorscope.detectors.bundle_files import JSON, MOST_BYTES, WEIGHTS
 from anchorscope.detectors.fitted import LinearProbe, WeightedSum
-from anchorscope.detectors.trained import TrainedDetector
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
 from anchorscope.models.language_model import LanguageModel

@@ -7,7 +7,8 @@ import pytest
 from scipy.special import expit
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.detectors.detector import DRAWS, Detector, asked, live_cuts
+from anchorscope.datasets.question import asked
+from anchorscope.detectors.detector import DRAWS, Detector, live_cuts
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.run_passes import run_states
@@ -18,6 +19,7 @@ from anchorscope.plan.interventions import plan_cut
 from detector_cases import PAIRS, added, probe, trained_on
 
 QUESTION, ANSWER = PAIRS[1]
+ASKED = asked(QUESTION, ANSWER)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def test_the_probability_is_that_of_a_runs_cut_states(tiny_llama: LanguageModel,
     work = replace(session.planner.states("cut", sequences, (), [CLEAN, cut]), keep=(((0, SITES.index(site)),),) * 2)
     clean, after = (part.states[0, 2] for part in run_states(session.executor, work, session.progress).variants)
     for place, pair in enumerate(PAIRS):
-        cuts = live_cuts(detector, *pair)[1]["probability"]
+        cuts = live_cuts(detector, asked(*pair))[1]["probability"]
         for states, run in ((clean, "clean"), (after, "all")):
             log_odds = 1.5 * (float(states[place].double() @ fitted.weight.double()) + fitted.bias) - 0.2
             assert cuts[run] == pytest.approx(expit(log_odds), abs=1e-5)
@@ -46,7 +48,7 @@ def test_the_probability_is_that_of_a_runs_cut_states(tiny_llama: LanguageModel,
 
 
 def test_the_record_is_whole_and_plain(detector: Detector) -> None:
-    _, record = live_cuts(detector, f"  {QUESTION} \n", ANSWER)
+    _, record = live_cuts(detector, asked(f"  {QUESTION} \n", ANSWER))
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert (record["question"], record["answer"], record["generated"]) == (QUESTION, ANSWER, False)
     for word in record["words"]:
@@ -59,37 +61,37 @@ def test_the_record_is_whole_and_plain(detector: Detector) -> None:
 
 
 def test_the_score_is_the_detectors_own(detector: Detector, tiny_llama: LanguageModel) -> None:
-    same, (score, _) = detector.score(QUESTION, ANSWER), live_cuts(detector, QUESTION, ANSWER)
+    same, (score, _) = detector.score(QUESTION, ANSWER), live_cuts(detector, ASKED)
     assert score.log_odds == pytest.approx(same.log_odds, abs=1e-5)
     assert (score.verdict, score.warnings) == (same.verdict, same.warnings)
     empty = {"clean": None, "all": None, "chosen": None, "alone": [], "random": []}
     more = added((probe(), probe(("question-only", "residual", 0))), ("entropy_mean",))
     reads_before = Detector(trained_on(tiny_llama, fitted=more), tiny_llama)
-    score, record = live_cuts(reads_before, QUESTION, ANSWER)
+    score, record = live_cuts(reads_before, ASKED)
     assert record["probability"] | {"clean": None} == empty
     assert "cuts are not measured" in " ".join(record["warnings"])
     assert score.log_odds == pytest.approx(reads_before.score(QUESTION, ANSWER).log_odds, abs=1e-5)
 
 
 def test_words_that_somebody_chose(detector: Detector) -> None:
-    _, every = live_cuts(detector, QUESTION, ANSWER)
+    _, every = live_cuts(detector, ASKED)
     keys, n_words = [number for number, word in enumerate(every["words"]) if word["key"]], len(every["words"])
     for chosen, wanted in ((keys, every["probability"]["all"]), (keys[:1], every["probability"]["alone"][0]["value"])):
-        _, same = live_cuts(detector, QUESTION, ANSWER, chosen)
+        _, same = live_cuts(detector, ASKED, chosen)
         assert same["probability"]["chosen"] == pytest.approx(wanted, abs=1e-5)
-    _, other = live_cuts(detector, QUESTION, ANSWER, [0, 0])
+    _, other = live_cuts(detector, ASKED, [0, 0])
     assert other["chosen"] == [0]
     assert abs(other["probability"]["chosen"] - other["probability"]["clean"]) > 1e-6
     for bad in ([n_words], [-1]):
         with pytest.raises(UserError, match=f"and the question has {n_words} words; give numbers from 0 to"):
-            live_cuts(detector, QUESTION, ANSWER, bad)
+            live_cuts(detector, ASKED, bad)
 
 
 def test_the_model_answers_where_nobody_does(detector: Detector) -> None:
-    score, record = live_cuts(detector, QUESTION, None)
+    score, record = live_cuts(detector, asked(QUESTION))
     assert record["generated"]
     assert score.answer == detector.score(QUESTION).answer
     with pytest.raises(UserError, match="the answer is empty"):
-        live_cuts(detector, QUESTION, "  ")
+        live_cuts(detector, asked(QUESTION, "  "))
     with pytest.raises(UserError, match="Question 1 is empty"):
-        live_cuts(detector, " ", ANSWER)
+        asked(" ", ANSWER)

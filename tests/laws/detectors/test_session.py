@@ -11,8 +11,9 @@ import torch
 import anchorscope
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.datasets.catalog import open_dataset, parse_spec
+from anchorscope.datasets.question import asked
 from anchorscope.detectors.bundle import write_bundle
-from anchorscope.detectors.detector import Detector, ScoringSession, asked
+from anchorscope.detectors.detector import Detector, ScoringSession
 from anchorscope.detectors.features import ANSWER_TOKENS, CONFIDENCE, Needs
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError

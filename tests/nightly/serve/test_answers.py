@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
-from anchorscope.detectors.detector import Detector, asked
+from anchorscope.datasets.question import asked
+from anchorscope.detectors.detector import Detector, Score
 from anchorscope.detectors.features import CONFIDENCE
-from anchorscope.detectors.trained import Score
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap

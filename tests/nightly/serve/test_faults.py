@@ -14,8 +14,7 @@ import httpx
 import pytest
 import torch
 
-from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.trained import Score
+from anchorscope.detectors.detector import Detector, Score
 from anchorscope.engine.decode import DecodingBatch
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel

@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 
 from anchorscope.cli import serve as serve_command
 from anchorscope.cli.main import app
-from anchorscope.detectors.bundle import read_bundle, write_bundle
-from anchorscope.detectors.trained import TrainedDetector
+from anchorscope.detectors.bundle import TrainedDetector, read_bundle, write_bundle
 from anchorscope.models.loading import load as load_model
 from anchorscope.serve.server import address_of, listen
 from anchorscope.serve.service import DEMO

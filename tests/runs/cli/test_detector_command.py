@@ -11,9 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from anchorscope.cli.main import app
-from anchorscope.detectors.bundle import read_bundle, write_bundle
+from anchorscope.detectors.bundle import Card, read_bundle, write_bundle
 from anchorscope.detectors.detector import Detector
-from anchorscope.detectors.trained import Card
 from anchorscope.models.loading import load as load_model
 from detector_cases import added, probe, trained_on
 from repo import ROOT

@@ -9,6 +9,7 @@ import httpx
 import openai
 import pytest
 
+from anchorscope.datasets.question import asked as ask
 from anchorscope.datasets.question import question_from_row
 from anchorscope.detecting.score import measure_uses
 from anchorscope.detectors.detector import Detector, live_cuts
@@ -188,7 +189,7 @@ def explain(served: Running, **body: object) -> tuple[int, dict]:
 def test_served_numbers_are_those_of_the_package(served: Running, offline: dict[str, Detector]) -> None:
     status, found = explain(served, question=CAPITAL, answer="Lima", cut=[0, 3])
     assert status == 200
-    _, wanted = live_cuts(offline["probe"], CAPITAL, "Lima", [0, 3])
+    _, wanted = live_cuts(offline["probe"], ask(CAPITAL, "Lima"), [0, 3])
     for part in ("clean", "all", "chosen", "random"):
         assert found["probability"][part] == pytest.approx(wanted["probability"][part], abs=1e-4)
     assert found["words"] == wanted["words"]
