@@ -158,21 +158,6 @@ def test_a_changed_result_without_a_successor_stays(tmp_path: Path) -> None:
     assert not (path / "figures" / "layers.csv").exists()
 
 
-def test_the_users_own_files_survive_everything(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    finish(path)
-    mine = ("notes.txt", "figures/mine.png", "work/mine.txt", "work/facts/mine.txt", "report.md.changed-7")
-    mine += ("results.partial", "index.json.partial", "work/mine.partial")
-    for name in mine:
-        (path / name).write_text("mine")
-    with open_run(path) as folder:
-        folder.forget_steps()
-        make(folder, value=(2,))
-    finish(path, {"new.csv": "new"}, "other")
-    stopped_by(UserError("wrong"), path, "facts/questions")
-    assert {name: (path / name).read_text() for name in mine} == dict.fromkeys(mine, "mine")
-
-
 # Whose folder.
 
 

@@ -20,6 +20,9 @@ MINE = {
     "work/facts/mine.txt": b"mine",
     "work/results/mine.csv": b"mine",
     "states/mine.safetensors": b"mine",
+    "report.md.changed-7": b"mine",
+    "results.partial": b"mine",
+    "work/mine.partial": b"mine",
 }
 """What a user may have put into a run folder."""
 
@@ -81,4 +84,4 @@ def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run
     assert notes == []  # started over, which forgets experiments
     assert mine() == MINE
     assert tables_of(out) == small_run.tables
-    assert not list(out.rglob("*.changed-*"))
+    assert [path.name for path in out.rglob("*.changed-*")] == ["report.md.changed-7"]
