@@ -6,11 +6,24 @@ from typing import Any
 
 import pytest
 import tomli_w
+from typer.testing import CliRunner, Result
 
+from anchorscope.cli.main import app
+from anchorscope.report import comparison
 from small_facts import quick_options, write_questions
 from whole_runs import small_model
 
 WriteStudy = Callable[..., Path]
+
+
+def invoke(*words: object) -> Result:
+    return CliRunner().invoke(app, ["study", *map(str, words)])
+
+
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take the time, and no test of studies looks at them."""
+    monkeypatch.setattr(comparison, "save_all", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

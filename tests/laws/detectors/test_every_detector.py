@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from anchorscope.catalogue import KNOCKOUT, OWN_DETECTORS
-from anchorscope.datasets.question import Question
+from anchorscope.datasets.question import Question, question_from_row
 from anchorscope.detectors.bundle import pack, unpack
 from anchorscope.detectors.detector import Detector, ScoringSession
 from anchorscope.detectors.evaluation import Plan, TrainedOn
@@ -28,19 +28,7 @@ SAVED = tuple(
 
 
 def questions() -> list[Question]:
-    return [
-        Question(
-            "facts",
-            one["id"],
-            one["question"],
-            ("so",),
-            one["subject"],
-            one["relation"],
-            (one["relation"],),
-            model_answer=one["model_answer"],
-        )
-        for one in rows()[:80]
-    ]
+    return [question_from_row(row, "facts", number) for number, row in enumerate(rows()[:80])]
 
 
 def everything(n_layers: int) -> Needs:

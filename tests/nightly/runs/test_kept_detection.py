@@ -20,7 +20,7 @@ from anchorscope.answers.template import FEW_SHOT_TEMPLATE
 from anchorscope.api import Run, open_run
 from anchorscope.artefacts.schema import states_file
 from anchorscope.catalogue import DETECTION_RUNS
-from anchorscope.datasets.question import Question
+from anchorscope.datasets.question import question_from_row
 from anchorscope.detecting.detect import detect, read_runs
 from anchorscope.detecting.inputs import open_runs
 from anchorscope.detectors.bundle import read_bundle
@@ -246,21 +246,7 @@ def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -
         wanted = [trained.calibration.slope * known[row] + trained.calibration.intercept for row in ROWS]
         detector = Detector.load(place)  # the bundle names its model
         asked = [rows()[int(kept.items[row]["item_id"].removeprefix("item-"))] for row in ROWS]
-        found = detector.score_questions(
-            [
-                Question(
-                    "facts",
-                    one["id"],
-                    one["question"],
-                    ("so",),
-                    one["subject"],
-                    one["relation"],
-                    tuple(one["property_words"]),
-                    model_answer=one["model_answer"],
-                )
-                for one in asked
-            ]
-        )
+        found = detector.score_questions([question_from_row(row, "facts", 0) for row in asked])
         np.testing.assert_allclose([one.log_odds for one in found], wanted, atol=1e-3)
         assert len({one.log_odds for one in found}) == len(ROWS)
         assert {one.verdict for one in found} <= {"accept", "abstain", "out-of-range"}
