@@ -99,7 +99,6 @@ def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        (["context", "context"], "name two different sources"),
         (["context"], "name two different sources"),
         (["context", "system"], "Unknown source in --parts 'system'; allowed: answer, context, context[1]"),
     ],

@@ -1,14 +1,14 @@
 """A tiny model, a question file, and studies of them."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
-from typer.testing import CliRunner, Result
 
-from anchorscope.cli.main import app
+import commands
 from anchorscope.report import comparison
 from small_facts import quick_options, write_questions
 from whole_runs import small_model
@@ -16,8 +16,7 @@ from whole_runs import small_model
 WriteStudy = Callable[..., Path]
 
 
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(app, ["study", *map(str, words)])
+invoke = partial(commands.invoke, "study")
 
 
 @pytest.fixture(autouse=True)

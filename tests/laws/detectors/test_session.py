@@ -81,15 +81,6 @@ def test_a_pass_stops_at_the_highest_layer_that_is_read(
     assert set(ran) == {0, 1, 2, 3}
 
 
-def test_an_answer_of_the_models_own_is_scored_as_if_it_were_given(tiny_llama: LanguageModel) -> None:
-    detector = Detector(trained_on(tiny_llama), tiny_llama)
-    greedy = detector.score("Who wrote Emma?")
-    assert greedy.warnings == ("the answer is truncated after 6 tokens",)
-    (item,) = detector.session.items([asked("Who wrote Emma?")])
-    assert len(item.answer.ids) == 6
-    assert item.answer.text == greedy.answer
-
-
 def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> None:
     trained = trained_on(tiny_llama)
     detector = Detector(trained, tiny_llama)
