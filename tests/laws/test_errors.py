@@ -13,13 +13,12 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 from safetensors.torch import save_file
-from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope.cli import inputs
-from anchorscope.cli.main import app
 from anchorscope.errors import UserError, fault_in_words, faults_as_user_errors, naming, system_fault
 from anchorscope.files import replacing, write_json
+from commands import invoke
 
 
 @pytest.mark.parametrize("name", ["ENOSPC", "EDQUOT", "EROFS", "EACCES", "EIO", "ENOENT", "EMFILE", "EAGAIN", "ENODEV"])
@@ -30,7 +29,7 @@ def test_every_fault_is_one_line_and_exit_code_2(name: str, monkeypatch: pytest.
         raise OSError(number, os.strerror(number), "/some/place")
 
     monkeypatch.setattr(inputs, "install", failing)
-    result = CliRunner().invoke(app, ["models", "--install", "smollm2-135m"])
+    result = invoke("models", "--install", "smollm2-135m")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith(f"error: {os.strerror(number)} at '/some/place'; ")
     assert result.stderr.endswith(" Nothing half made was kept, the same command starts again.\n")

@@ -63,16 +63,6 @@ def test_what_is_shown_is_what_a_run_would_feed(tiny_llama: LanguageModel, kind:
     assert (shown["questions"], shown["given_answers"], shown["given_labels"]) == (3, 2, 1)
 
 
-def test_rules_alone_may_choose_the_exact_tokens(tiny_llama: LanguageModel) -> None:
-    def first(exact_tokens: str) -> Record:
-        wanted = recipe("few-shot", exact_tokens=exact_tokens)
-        return build_preview(wanted, facts(tiny_llama), [("here", asked(PERU))])["datasets"][0]["items"][0]
-
-    assert (first("auto")["rule"], marked(first("auto"), "question")) == ("metadata", "WherePeru")
-    assert first("rules")["rule"] == "rules"
-    assert marked(first("rules"), "question") == "Peru"
-
-
 def test_a_recipe_is_shown_without_its_weights(tmp_path: Path, save_tiny: Callable[[str], Path]) -> None:
     folder = save_tiny("llama")
     for weights in folder.glob("*.safetensors"):  # only their header may be read: after it there are no numbers

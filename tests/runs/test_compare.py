@@ -9,11 +9,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import anchorscope
 from anchorscope.artefacts.sealed_folder import sealed
-from anchorscope.cli.main import app
 from anchorscope.comparing import compare as story
 from anchorscope.comparing.compare import FILES, Comparison, differences, open_runs
 from anchorscope.comparing.rules import FOUND, OPTIONS, REFUSABLE
@@ -21,6 +19,7 @@ from anchorscope.errors import UserError
 from anchorscope.recipe import Recipe
 from anchorscope.report import comparison
 from anchorscope.report.comparison import Difference
+from commands import invoke
 from compared_runs import model_findings, write_run
 
 REFUSED = {
@@ -138,7 +137,7 @@ def test_the_command_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "anchorscope compare 'my runs/b' 'my runs/a' --out 'both of them' --names 'the b,a' --allow prompt --claims"
     )
     first = {name: (made.path / name).read_bytes() for name in ("report.html", "observations.json", "comparison.json")}
-    result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--quiet"])
+    result = invoke(*shlex.split(command)[1:], "--quiet")
     assert result.exit_code == 0, result.stderr
     assert {name: (made.path / name).read_bytes() for name in first} == first
 

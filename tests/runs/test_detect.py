@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from typer.testing import CliRunner, Result
+from click.testing import Result
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
@@ -20,6 +19,7 @@ from anchorscope.errors import UserError
 from anchorscope.report import detection
 from anchorscope.report.panel_figure import ExperimentFigure
 from anchorscope.stats.detection_metrics import METRICS
+from commands import invoke
 from kept_runs import STATES, questions_of, write_kept_run
 from whole_runs import files_of
 
@@ -30,7 +30,7 @@ TABLES = ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.c
 
 def command(*arguments: object) -> Result:
     quick = [part for name, value in QUICK.items() for part in (f"--{name}", str(value))]
-    return CliRunner().invoke(app, ["detect", *map(str, arguments), *quick], prog_name="anchorscope")
+    return invoke("detect", *map(str, arguments), *quick)
 
 
 def refused(result: Result) -> str:
@@ -180,7 +180,7 @@ def test_wrong_options_are_one_line_alone(
     quick = {name: value for name, value in QUICK.items() if f"--{name}" not in arguments}
     flags = [part for name, value in quick.items() for part in (f"--{name}", str(value))]
     whole = ["detect", str(run), "--out", str(tmp_path / "out"), *flags, *map(str, arguments)]
-    assert message in refused(CliRunner().invoke(app, whole, prog_name="anchorscope"))
+    assert message in refused(invoke(*whole))
     assert not list(tmp_path.iterdir())
 
 

@@ -12,16 +12,15 @@ import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from typer.testing import CliRunner
 
 from anchorscope import results
-from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings, has_shares
 from anchorscope.stats.estimate import percentile_interval
+from commands import invoke
 from whole_runs import SmallRun
 
 
@@ -105,7 +104,7 @@ def as_first_version(manifest: dict[str, Any]) -> None:
 
 def test_a_run_of_the_first_version_is_refused_in_one_line(copied: Path) -> None:
     rewritten(copied, as_first_version, seal=False)
-    shown = CliRunner().invoke(app, ["show", str(copied)], prog_name="anchorscope")
+    shown = invoke("show", str(copied))
     (line,) = shown.stderr.splitlines()
     assert "has the first format, which is not read any more. Run the same command again" in line
     assert shown.exit_code == 2
@@ -127,13 +126,13 @@ def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copi
 
     older = open_finished(rewritten(copied, second_version))
     assert older.recipe.evidence == ("knockout",)
-    shown = CliRunner().invoke(app, ["show", str(copied)], prog_name="anchorscope")
+    shown = invoke("show", str(copied))
     line, *advice = shown.stderr.splitlines()
     assert line == f"{copied} has columns that are no longer made (format 2): pathway_retained"
     assert shown.exit_code == 0
     assert not any("no longer" in other for other in advice)
     change_index(copied, schema_version=2)
-    checked = CliRunner().invoke(app, ["verify", str(copied)], prog_name="anchorscope")
+    checked = invoke("verify", str(copied))
     assert (checked.exit_code, "damaged" in checked.output) == (0, False), checked.output
 
 

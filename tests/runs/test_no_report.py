@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 import anchorscope
-from anchorscope.cli.main import app
 from anchorscope.pipeline import run_recipe
+from commands import invoke
 from unprinted import unprinted
 from whole_runs import SmallRun, files_of, watching
 
@@ -27,7 +25,7 @@ def test_a_run_without_a_report_is_whole_and_can_be_read(small_run: SmallRun) ->
     assert run.card.sentence
     assert run.observations
     assert run.figure().axes
-    shown = CliRunner().invoke(app, ["show", str(out)])
+    shown = invoke("show", str(out))
     assert shown.exit_code == 0, shown.output
 
 

@@ -209,14 +209,6 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(out: Path, model_fo
     assert len(manifest["reference_layers"]["facts"]) == N_FOLDS
 
 
-def test_a_finished_run_is_not_done_again(recipe: Recipe, out: Path) -> None:
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
-    with watching() as made:
-        run_recipe(recipe, out)
-    assert made == []
-    assert {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()} == before
-
-
 def test_the_recipe_that_a_run_wrote_is_its_own(recipe: Recipe, written: Recipe) -> None:
     assert (written.device, written.dtype) == ("cpu", "float32")
     assert written.threads == torch.get_num_threads()

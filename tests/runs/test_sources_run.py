@@ -99,7 +99,6 @@ def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        (["context", "context"], "name two different sources"),
         (["context"], "name two different sources"),
         (["context", "system"], "Unknown source in --parts 'system'; allowed: answer, context, context[1]"),
     ],
@@ -107,10 +106,3 @@ def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:
 def test_an_impossible_pair_is_refused_in_one_line(folder: Path, tmp_path: Path, parts: list[str], reason: str) -> None:
     with pytest.raises(UserError, match=re.escape(reason)):
         quick(recipe_of(folder, parts=parts), tmp_path / "run")
-
-
-def test_passages_longer_than_the_models_context_end_the_run_in_one_line(folder: Path, tmp_path: Path) -> None:
-    long = [row | {"context": "word " * 2000} for row in rows()[:64]]
-    write_questions(tmp_path / "facts.jsonl", long)
-    with pytest.raises(UserError, match="do not fit the model's context"):
-        quick(make_recipe(quick_options(tmp_path / "facts.jsonl", model=str(folder / "tiny-llama"))), tmp_path / "run")

@@ -1,7 +1,4 @@
-"""Listeners that remember what they were given."""
-
-from dataclasses import dataclass, field
-from typing import Any
+"""A listener that remembers what it was given."""
 
 from anchorscope.progress import Silent
 
@@ -12,17 +9,3 @@ class Notes(Silent):
 
     def note(self, text: str) -> None:
         self.lines.append(text)
-
-
-@dataclass
-class Log:
-    heard: list[tuple[Any, ...]] = field(default_factory=list)
-
-    def start(self, title: str, total: int) -> None:
-        self.heard.append(("start", title, total))
-
-    def advance(self, units: int) -> None:
-        self.heard.append(("advance", units))
-
-    def finish(self) -> None:
-        self.heard.append(("finish",))

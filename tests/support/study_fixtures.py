@@ -1,16 +1,28 @@
 """A tiny model, a question file, and studies of them."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tomli_w
 
+import commands
+from anchorscope.report import comparison
 from small_facts import quick_options, write_questions
 from whole_runs import small_model
 
 WriteStudy = Callable[..., Path]
+
+
+invoke = partial(commands.invoke, "study")
+
+
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take the time, and no test of studies looks at them."""
+    monkeypatch.setattr(comparison, "save_all", lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,7 @@
 """Labels, groups and the balanced draw."""
 
-import sys
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anchorscope.answers.generate import Answer
-from anchorscope.answers.grade import Grader
 from anchorscope.answers.label import Label, group_items, label_answers
-from anchorscope.catalogue import BALANCE, GRADERS
+from anchorscope.catalogue import BALANCE
 from anchorscope.datasets.question import Question
-from anchorscope.recipe import make_recipe
 from anchorscope.stats.streams import Drawn, draw_balanced, unnamed
-from anchorscope.steps import make
 
 
 def asked(index: int, truthful: bool | None = None, relation: str | None = "capital") -> Question:
@@ -32,19 +26,6 @@ def said(text: str, status: str = "answered") -> Answer:
 def labelled(questions: list[Question], answers: list[Answer], **options: object) -> list[Label]:
     settings = {"balance": "relation", "group_by": "subject", "max_per_class": 100, "seed": 0, **options}
     return label_answers(questions, answers, **settings)  # type: ignore[arg-type]
-
-
-STERN = Grader("stern", lambda answer, accepted, question: answer in accepted)
-
-
-def test_the_labels_of_a_run_are_its_graders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GRADERS, "stern", f"{__name__}:STERN")
-    monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(STERN=STERN))  # type: ignore[arg-type]
-    steps = {"questions": SimpleNamespace(questions=[asked(0)]), "answers": [said("It is Paris.")]}
-    for grader, truthful in (("rules", True), ("stern", False)):
-        recipe = make_recipe({}).model_copy(update={"grader": grader})
-        run: Any = type("Run", (dict,), {"job": SimpleNamespace(recipe=recipe), "sample": steps["questions"]})(steps)
-        assert [label.truthful for label in make.labels(run)] == [truthful]
 
 
 def test_a_label_that_is_given_wins_over_the_grade() -> None:

@@ -60,9 +60,6 @@ def refused(path: Path, match: str) -> str:
     return str(told.value)
 
 
-# The end.
-
-
 def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
     with open_run(tmp_path / "run") as folder:
         make(folder)
@@ -117,9 +114,6 @@ def test_a_run_that_was_killed_after_its_manifest_is_finished(tmp_path: Path, mo
     assert not list((tmp_path / "run").rglob("*.changed-*"))
 
 
-# What is not the run's own.
-
-
 @pytest.mark.parametrize("name", ["curves.csv", "manifest.json", "recipe.toml", "figures", "figures/delta_p.csv"])
 def test_a_foreign_file_where_a_result_goes_is_moved_aside(tmp_path: Path, name: str) -> None:
     """Before the first results are there."""
@@ -156,24 +150,6 @@ def test_a_changed_result_without_a_successor_stays(tmp_path: Path) -> None:
     assert told == ["figures/heads.csv is no result of this run any more; it was changed, so that it stays"]
     assert (path / "figures" / "heads.csv").read_text() == "mine"
     assert not (path / "figures" / "layers.csv").exists()
-
-
-def test_the_users_own_files_survive_everything(tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    finish(path)
-    mine = ("notes.txt", "figures/mine.png", "work/mine.txt", "work/facts/mine.txt", "report.md.changed-7")
-    mine += ("results.partial", "index.json.partial", "work/mine.partial")
-    for name in mine:
-        (path / name).write_text("mine")
-    with open_run(path) as folder:
-        folder.forget_steps()
-        make(folder, value=(2,))
-    finish(path, {"new.csv": "new"}, "other")
-    stopped_by(UserError("wrong"), path, "facts/questions")
-    assert {name: (path / name).read_text() for name in mine} == dict.fromkeys(mine, "mine")
-
-
-# Whose folder.
 
 
 @pytest.mark.parametrize("name", ["work", "figures"])
@@ -283,9 +259,6 @@ def test_a_folder_that_may_not_be_written_or_entered_is_told(unwritable: Path) -
     assert list(unwritable.iterdir()) == []
 
 
-# Mistakes.
-
-
 def stopped_by(error: BaseException, path: Path, step: str) -> None:
     """A run that makes one step and then ends with an error."""
     with pytest.raises(type(error)), open_run(path) as folder:
@@ -345,9 +318,6 @@ def test_an_error_of_ours_and_an_interrupt_keep_everything(tmp_path: Path, error
     stopped_by(error, tmp_path / "run", "facts/questions")
     with open_run(tmp_path / "run") as folder:
         assert make(folder, "facts/questions", (9,)) == [1]
-
-
-# Two at once.
 
 
 @pytest.fixture

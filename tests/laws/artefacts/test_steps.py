@@ -185,9 +185,6 @@ def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: 
     assert made == ["first", "second", "third", "fourth", "second", "third"]
 
 
-# Damage.
-
-
 @pytest.mark.parametrize(
     ("harm", "told"),
     [

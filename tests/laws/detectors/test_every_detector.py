@@ -28,7 +28,7 @@ SAVED = tuple(
 
 
 def questions() -> list[Question]:
-    return [question_from_row(row, "facts", place) for place, row in enumerate(rows()[:80])]
+    return [question_from_row(row, "facts", number) for number, row in enumerate(rows()[:80])]
 
 
 def everything(n_layers: int) -> Needs:

@@ -1,7 +1,5 @@
 """Laws that every registered detector obeys."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -139,14 +137,3 @@ def test_what_is_there_is_found_and_what_is_not_is_not():
     assert area("probe") > 0.65
     assert area("probe+confidence") > area("probe") + 0.03
     assert abs(area("random-weights") - 0.5) < 0.13
-
-
-def test_a_missing_run_leaves_out_what_needs_it_and_says_why():
-    dataset = made_dataset(n=60)
-    kept = {key: found for key, found in dataset.features.states.items() if key[0] == "clean"}
-    few = replace(dataset.features, states=kept, columns={"log_prob_mean": dataset.features.columns["log_prob_mean"]})
-    fits = made_fits(replace(dataset, features=few))
-    assert missing_feature("mop", few, "mlp") == "states of the run 'knockout' were not kept"
-    assert missing_feature("p-true", few, "mlp") == "the column 'p_true' was not kept"
-    assert missing_feature("probe+confidence", few, "mlp") is None
-    assert fits.fit("auto").build(0).log_odds(fits.data.features).shape == (60,)

@@ -85,13 +85,3 @@ def test_words_that_somebody_chose(detector: Detector) -> None:
     for bad in ([n_words], [-1]):
         with pytest.raises(UserError, match=f"and the question has {n_words} words; give numbers from 0 to"):
             live_cuts(detector, ASKED, bad)
-
-
-def test_the_model_answers_where_nobody_does(detector: Detector) -> None:
-    score, record = live_cuts(detector, asked(QUESTION))
-    assert record["generated"]
-    assert score.answer == detector.score(QUESTION).answer
-    with pytest.raises(UserError, match="the answer is empty"):
-        live_cuts(detector, asked(QUESTION, "  "))
-    with pytest.raises(UserError, match="Question 1 is empty"):
-        asked(" ", ANSWER)

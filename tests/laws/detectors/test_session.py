@@ -4,15 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
-import anchorscope
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.question import asked
-from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector, ScoringSession
 from anchorscope.detectors.features import ANSWER_TOKENS, CONFIDENCE, Needs
 from anchorscope.engine.sequences import SITES
@@ -26,7 +23,7 @@ from anchorscope.prepare import resolve
 from anchorscope.progress import Silent
 from anchorscope.recipe import make_recipe
 from anchorscope.steps.job import DatasetRun, Job
-from detector_cases import CLEAN, OTHER, PAIRS, added, probe, setting_of, trained_on
+from detector_cases import CLEAN, PAIRS, added, probe, setting_of, trained_on
 from small_facts import quick_options, rows, write_questions
 from tiny_models import build_tiny, byte_tokenizer, tiny_model
 
@@ -83,31 +80,6 @@ def test_a_pass_stops_at_the_highest_layer_that_is_read(
     ran.clear()
     session.features(items, Needs((("clean", "mlp", 1),), ("log_prob_min",)))  # the head stands above all layers
     assert set(ran) == {0, 1, 2, 3}
-
-
-def test_an_answer_of_the_models_own_is_scored_as_if_it_were_given(tiny_llama: LanguageModel) -> None:
-    detector = Detector(trained_on(tiny_llama), tiny_llama)
-    greedy = detector.score("Who wrote Emma?")
-    assert greedy.warnings == ("the answer is truncated after 6 tokens",)
-    (item,) = detector.session.items([asked("Who wrote Emma?")])
-    assert len(item.answer.ids) == 6
-    assert item.answer.text == greedy.answer
-
-
-def test_saved_loaded_and_scored_it_is_the_same(tiny_llama: LanguageModel, tmp_path: Path) -> None:
-    probes = (probe(), probe(("question-only", *CLEAN[1:])), probe(OTHER, 3))
-    fitted = added(probes, ("log_prob_first", "entropy_mean"))
-    trained = trained_on(tiny_llama, fitted=fitted)
-    write_bundle(tmp_path / "sum", trained)
-    before = Detector(trained, tiny_llama).score_many(PAIRS)
-    loaded = anchorscope.Detector.load(tmp_path / "sum", tiny_llama.model, tiny_llama.tokenizer)
-    assert loaded.score_many(PAIRS) == before
-    assert loaded.card.limits == ("knows nothing",)
-    for pair, one in zip(PAIRS, before, strict=True):
-        alone = loaded.score(*pair)
-        assert alone.verdict == one.verdict
-        close([alone.log_odds, alone.truth_probability], [one.log_odds, one.truth_probability])
-        assert one.truth_probability == pytest.approx(1 / (1 + np.exp(-one.log_odds)))
 
 
 def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from anchorscope import plugins
 from anchorscope.errors import UserError
 from anchorscope.models.families import FAMILIES, Family
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from tiny_models import SIZES, TINY
+from tiny_models import SIZES, TINY, tiny_model
 
 
 def refused(make: Callable[[], Any]) -> str:
@@ -31,18 +31,8 @@ def test_every_listed_architecture_has_a_tiny_model() -> None:
 
 @pytest.mark.parametrize(("uses", "windows"), [(True, [None, None, None, 16]), (False, [None] * 4)])
 def test_a_window_holds_only_for_the_layers_that_slide(uses: bool, windows: list[int | None]) -> None:
-    config = Qwen2Config(
-        vocab_size=16,
-        hidden_size=8,
-        intermediate_size=8,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        use_sliding_window=uses,
-        sliding_window=16,
-        max_window_layers=3,
-    )
-    lm = wrap(Qwen2ForCausalLM(config), tokenizer=None)
+    model = tiny_model("qwen2", use_sliding_window=uses, sliding_window=16, max_window_layers=3)
+    lm = wrap(model, tokenizer=None)
     assert [lm.sliding_window(layer) for layer in range(4)] == windows
 
 

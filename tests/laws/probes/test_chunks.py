@@ -68,13 +68,6 @@ def test_little_memory_gives_the_same_probes(
     assert_same(fit_layers(states, sets), whole)
 
 
-def test_layers_do_not_depend_on_those_solved_with_them(states: torch.Tensor, sets: TrainingSets, whole: Fit) -> None:
-    for layer in range(LAYERS):
-        alone = fit_layers(states[layer : layer + 1], sets)
-        place = slice(layer, layer + 1)
-        assert_same(alone, Fit(*(getattr(whole, name)[place] for name in vars(whole))))
-
-
 def test_chunks_come_in_order_and_each_has_one_thread() -> None:
     states = torch.arange(7.0)[:, None, None].expand(7, 3, 2)
     threads = torch.get_num_threads()

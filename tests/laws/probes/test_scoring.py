@@ -26,7 +26,9 @@ def make_scorer(folds: np.ndarray) -> tuple[Scorer, list[list[ProbeSet]]]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_scores_equal_a_plain_loop(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("at_once", [2**26, 1])
+def test_scores_equal_a_plain_loop(dtype: torch.dtype, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crossfit, "_VALUES_AT_ONCE", at_once)
     folds = np.array([0, 3, 1, 1, 0, 2, 3, 0])
     scorer, probe_sets = make_scorer(folds)
     items = [6, 0, 5, 2, 7, 3]  # a batch in any order, some items left out
@@ -41,14 +43,3 @@ def test_scores_equal_a_plain_loop(dtype: torch.dtype) -> None:
             weight, bias = (part[:, folds[item]].double() for part in (probes.weight, probes.bias))
             wanted = (weight * state).sum(-1) + bias
             torch.testing.assert_close(scores[row, position, site].double(), wanted, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("at_once", [2**26, 1])
-def test_a_score_does_not_depend_on_the_rest_of_the_batch(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    folds = np.array([0, 3, 1, 1, 0, 2])
-    scorer, _ = make_scorer(folds)
-    states = torch.randn(6, POSITIONS, SITES, LAYERS, WIDTH, generator=torch.Generator().manual_seed(2))
-    together = scorer.score(range(6), states)
-    monkeypatch.setattr(crossfit, "_VALUES_AT_ONCE", at_once)
-    for item in range(6):
-        torch.testing.assert_close(scorer.score([item], states[[item]])[0], together[item], rtol=1e-5, atol=1e-5)

@@ -24,9 +24,6 @@ def run_part(worker: Worker, shard: StatesPass) -> StatesPart:
     return placed(shard.items, part)
 
 
-# A cut that took nothing is noticed over all parts together.
-
-
 def is_refused(edges: EdgeCounts) -> bool:
     try:
         refuse_idle_cuts(edges)

@@ -9,11 +9,10 @@ import pytest
 from anchorscope.report import checks
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts import EVIDENCE_PARTS, shares_of_layers
-from anchorscope.report.findings import PARTS, band_numbers, has_shares, share_at, why_silent
+from anchorscope.report.findings import PARTS, band_numbers, why_silent
 from report_readings import read
 from report_shares import LAYER, World, run_with_shares
 
-GOOD = World(random=0.05, half=0.03)
 NULL = World(together=0.0, question=0.0, answer=0.9, random=0.0, half=0.03)
 
 
@@ -97,25 +96,11 @@ def test_charts_draw_the_parts_as_they_are():
     assert band_numbers(findings, "popqa") == [15, 16, 17, 18, 19]
 
 
-def test_a_run_without_parts_has_no_chart():
-    findings = run_with_shares(World(n=100))
-    assert not has_shares(findings)
-    assert card(World(n=100)).bars == ()
-    assert share_at(findings, "atlas") is None
-
-
 def test_a_layer_without_evidence_is_left_blank():
     findings = run_with_shares(World())
     data = EVIDENCE_PARTS.from_findings(findings).data
     wide = shares_of_layers(data.with_columns(ci_high=data["share"] + 2), "knockout", "together", 30)
     assert np.isnan(wide).all()
-
-
-def test_a_control_that_was_not_measured_is_no_pass():
-    findings = run_with_shares(GOOD)
-    bare = replace(findings, curves=findings.curves.clear(), summary=findings.summary.clear())
-    controls = {one["claim"]: one["verdict"] for one in read(bare) if one["standing"] == "control"}
-    assert (controls["random_small"], controls["noop"]) == ("not measured", "not measured")
 
 
 def test_better_than_every_probe_that_sees_less_needs_all_of_them():

@@ -8,17 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
 from anchorscope.artefacts.run_folder import open_run, read_index
-from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.verifying import verify
+from commands import invoke
 from whole_runs import SmallRun, files_of, quick, tables_of, watching
 
 UNREAD = {
@@ -78,13 +75,6 @@ def files_of_steps(out: Path) -> dict[str, list[str]]:
 
 def results_of(out: Path) -> list[str]:
     return sorted(name for name in files_of(out) if not name.startswith("work/") and name != "index.json")
-
-
-def command(*arguments: Any) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
-# Made again.
 
 
 @pytest.mark.parametrize("first", range(4))
@@ -153,9 +143,6 @@ def test_whatever_is_done_to_files_the_numbers_are_the_same_again(
         shutil.rmtree(out)
 
 
-# Reported.
-
-
 @pytest.mark.parametrize("which", ["half_done", "finished"])
 def test_every_damaged_file_is_named_and_no_other(which: str, small_run: SmallRun, tmp_path: Path) -> None:
     """Every file in one of four ways, and those that say what the others are in all of them."""
@@ -188,7 +175,7 @@ def test_commands_that_read_a_damaged_run_end_with_one_line(
     out = small_run.copy("finished", tmp_path / "run")
     HARM[harm](out / name)
     for arguments in (("show", out), ("compare", out, small_run.finished, "--out", tmp_path / "c")):
-        result = command(*arguments)
+        result = invoke(*arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         (line,) = result.stderr.splitlines()
         assert line.startswith("error: ")
@@ -207,7 +194,7 @@ def test_a_whole_run_is_whole_and_the_users_files_are_counted(which: str, small_
     assert (found.whole, found.kind, found.finished) == (True, "run", which == "finished")
     assert (found.files, found.size) == (len(listed), sum(map(len, listed.values())))
     assert set(found.unlisted) == set(MINE)
-    result = command("verify", out)
+    result = invoke("verify", out)
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
     assert result.stdout.startswith(f"{out}: whole")
 
@@ -216,21 +203,18 @@ def test_the_command_ends_with_one_line_and_exit_code_2(small_run: SmallRun, tmp
     out = small_run.copy("finished", tmp_path / "run")
     (out / "curves.csv").write_text("mine")
     (out / "summary.csv").unlink()
-    result = command("verify", out, small_run.finished, "--quiet")
+    result = invoke("verify", out, small_run.finished, "--quiet")
     again = f"anchorscope run {out}/recipe.toml --out {out}"
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"error: '{out}' is damaged. Run the same command again: {again}\n"
-    told = json.loads(command("verify", out, small_run.finished, "--json").stdout)
+    told = json.loads(invoke("verify", out, small_run.finished, "--json").stdout)
     assert [folder["whole"] for folder in told["folders"]] == [told["whole"], True] == [False, True]
     assert [problem["file"] for problem in told["folders"][0]["damaged"]] == ["curves.csv", "summary.csv"]
     (tmp_path / "file").write_text("mine")
     for name in ("nowhere", ".", "file"):
-        result = command("verify", tmp_path / name)
+        result = invoke("verify", tmp_path / name)
         assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
         assert "is no folder of anchorscope's" in result.stderr
-
-
-# The index.
 
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])

@@ -8,16 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner, Result
 
 import anchorscope
-from anchorscope.cli.main import app
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import thresholds_at
 from anchorscope.detecting.inputs import ONE_PASS, missing_keep
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.report import detection
+from commands import invoke
 from small_facts import rows, write_questions
 from whole_runs import watching
 
@@ -50,16 +49,12 @@ def bare(model: Path, answers: Path, tmp_path_factory: pytest.TempPathFactory) -
     return anchorscope.run(str(model), [str(answers)], out=out, progress=None, random_cuts=1, **options).path
 
 
-def command(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)], prog_name="anchorscope")
-
-
 def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_done(
     model: Path, answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"
     whole = ("fit", "--model", model, "--dataset", answers, "--out", out, *FAST)
-    result = command(*whole)
+    result = invoke(*whole)
     assert result.exit_code == 0, result.stderr
     assert "AUROC (95 % interval)" in result.stdout
     made = story.Detection(out / "detectors")
@@ -71,10 +66,10 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
         assert (made.path / saved["path"] / "detector.json").is_file()
     if made.recommended:  # permuted labels may speak against any on so few answers
         assert f"score with it: anchorscope score --detector {made.recommended}" in result.stderr
-    scored = command("score", "--detector", out / "detectors" / "bundles" / "confidence", "What is it?", "--json")
+    scored = invoke("score", "--detector", out / "detectors" / "bundles" / "confidence", "What is it?", "--json")
     assert scored.exit_code == 0, scored.stderr
     monkeypatch.setattr(story, "read_runs", None)
-    again = command(*whole, "--json")
+    again = invoke(*whole, "--json")
     assert again.exit_code == 0, again.stderr
     assert json.loads(again.stdout)["inputs_sha256"] == made.manifest["inputs_sha256"]
 
@@ -83,7 +78,7 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
     model: Path, answers: Path, bare: Path, tmp_path: Path
 ) -> None:
     out, chosen = tmp_path / "run", ("--detectors", "confidence,probe", "--bundles", "probe")
-    result = command("fit", "--model", model, "--dataset", answers, "--out", out, *chosen, *FAST)
+    result = invoke("fit", "--model", model, "--dataset", answers, "--out", out, *chosen, *FAST)
     assert result.exit_code == 0, result.stderr
     made = [step["step"] for step in open_finished(out).manifest["steps"] if step["step"].startswith("facts/")]
     names = ("questions", "answers", "labels", "tokens", "clean-states", "log-probs", "before-answer")
@@ -91,20 +86,20 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
     states, detectors = out / "states" / "facts" / "clean.safetensors", out / "detectors" / "detectors.csv"
     fitted_states, numbers = states.read_bytes(), detectors.read_text()
     for arguments in (("show", out), ("compare", out, bare, "--out", tmp_path / "both")):
-        refused = command(*arguments)
+        refused = invoke(*arguments)
         assert refused.exit_code == 2
         assert f"holds only what detectors read. Complete it with: anchorscope run {out}/recipe.toml" in refused.stderr
-    assert command("verify", out).exit_code == 0
+    assert invoke("verify", out).exit_code == 0
 
     with watching() as steps:
-        completed = command(
+        completed = invoke(
             "run", out / "recipe.toml", "--no-report", "--bootstrap", "100", "--random-cuts", "1", "--out", out
         )
     assert completed.exit_code == 0, completed.stderr
     assert set(made) & set(steps) == {"facts/clean-states", "facts/before-answer"}  # read from files
     assert (out / "summary.csv").read_bytes() == (bare / "summary.csv").read_bytes()
     assert states.read_bytes() == fitted_states
-    again = command("detect", out, *chosen, "--seeds", "1", "--tosses", "2", "--device", "cpu", "--fresh")
+    again = invoke("detect", out, *chosen, "--seeds", "1", "--tosses", "2", "--device", "cpu", "--fresh")
     assert again.exit_code == 0, again.stderr
     assert detectors.read_text() == numbers
     run_recipe(open_finished(out).recipe, out, for_detectors=True)
@@ -114,14 +109,14 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
 def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp_path: Path) -> None:
     run = anchorscope.open_run(shutil.copytree(bare, tmp_path / "run"))
     wanted = ("--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu")
-    few = command("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
+    few = invoke("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
     assert few.exit_code == 0, few.stderr
     assert "detectors need states, which the run did not keep: they are computed first" in few.stderr
     assert re.search(r"^cost: .* min here, .* GB of disk$", few.stderr, re.MULTILINE)
     kept = open_finished(run.path)
     assert kept.recipe.keep == ("states",)
     assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == ((), ("states-cut", "detection"))
-    more = command("detect", run.path, "--detectors", "probe,mop,p-true", *wanted)
+    more = invoke("detect", run.path, "--detectors", "probe,mop,p-true", *wanted)
     assert more.exit_code == 0, more.stderr
     assert "detectors need states-cut and detection, which the run did not keep" in more.stderr
     made = story.Detection(run.path / "detectors")
@@ -139,7 +134,7 @@ def test_a_full_disk_is_one_line_before_anything_is_computed(
     run = anchorscope.open_run(shutil.copytree(bare, tmp_path / "run"))
     before = sorted(run.path.rglob("*"))
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-    result = command("detect", run.path, "--detectors", "probe")
+    result = invoke("detect", run.path, "--detectors", "probe")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "error: Keeping states takes 0.0 GB" in result.stderr
     assert sorted(run.path.rglob("*")) == before
@@ -159,7 +154,7 @@ def test_mistakes_are_found_before_the_model_is_loaded(model: Path, answers: Pat
         (("--dataset", tmp_path / "bare.csv"), "answers"),
         (("--dataset", tmp_path / "none.csv"), "none.csv"),
     ):
-        result = command("fit", "--model", model, *arguments, "--out", tmp_path / "out")
+        result = invoke("fit", "--model", model, *arguments, "--out", tmp_path / "out")
         assert (result.exit_code, result.stdout) == (2, ""), result.output
         (line,) = (text for text in result.stderr.splitlines() if text.startswith("error: "))
         assert message in line

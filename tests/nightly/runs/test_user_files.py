@@ -1,16 +1,14 @@
 """No file of the user's is ever lost, whatever is asked for; what stands in the way is moved aside and told."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
-from anchorscope.cli.main import app
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.recipe import make_recipe
+from commands import invoke
 from whole_runs import SmallRun, Stop, files_of, quick, stopping, tables_of
 
 MINE = {
@@ -20,6 +18,9 @@ MINE = {
     "work/facts/mine.txt": b"mine",
     "work/results/mine.csv": b"mine",
     "states/mine.safetensors": b"mine",
+    "report.md.changed-7": b"mine",
+    "results.partial": b"mine",
+    "work/mine.partial": b"mine",
 }
 """What a user may have put into a run folder."""
 
@@ -37,10 +38,6 @@ def write(folder: Path, files: dict[str, bytes]) -> None:
         (folder / name).write_bytes(content)
 
 
-def command(*arguments: Any) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
-
-
 def one_line(result: Result) -> str:
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     *before, last = result.stderr.splitlines()
@@ -51,7 +48,7 @@ def one_line(result: Result) -> str:
 @pytest.mark.parametrize("name", ["", " ", "\t"])
 @pytest.mark.parametrize("words", [["run"], ["validate"], ["compare", "a", "b"]])
 def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(name: str, words: list[str]) -> None:
-    assert "folder's name is empty" in one_line(command(*words, "--out", name))
+    assert "folder's name is empty" in one_line(invoke(*words, "--out", name))
     assert list(Path.cwd().iterdir()) == []
 
 
@@ -81,4 +78,4 @@ def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run
     assert notes == []  # started over, which forgets experiments
     assert mine() == MINE
     assert tables_of(out) == small_run.tables
-    assert not list(out.rglob("*.changed-*"))
+    assert [path.name for path in out.rglob("*.changed-*")] == ["report.md.changed-7"]

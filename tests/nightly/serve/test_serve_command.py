@@ -15,14 +15,13 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from anchorscope.cli import serve as serve_command
-from anchorscope.cli.main import app
 from anchorscope.detectors.bundle import TrainedDetector, read_bundle, write_bundle
 from anchorscope.models.loading import load as load_model
 from anchorscope.serve.server import address_of, listen
 from anchorscope.serve.service import DEMO
+from commands import invoke
 from detector_cases import PAIRS, trained_on
 from repo import ROOT
 
@@ -38,7 +37,7 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 def refused(*arguments: object) -> str:
     words = ["serve", *map(str, arguments)]
     with ThreadPoolExecutor(1) as pool:  # a browser of other tests may have an event loop in this thread
-        done = pool.submit(lambda: CliRunner().invoke(app, words, prog_name="anchorscope")).result()
+        done = pool.submit(lambda: invoke(*words)).result()
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()

@@ -2,29 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner, Result
 
-from anchorscope.cli.main import app
-from anchorscope.report import comparison
 from anchorscope.study import runner
+from study_fixtures import WriteStudy, invoke
 from whole_runs import watching
-
-WriteStudy = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "save_all", lambda *_: None)
-
-
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(app, ["study", *map(str, words)])
 
 
 def test_runs_that_fail_are_told_and_the_others_go_on(

@@ -9,14 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from typer.testing import CliRunner, Result
-
-from anchorscope.cli.main import app
 from anchorscope.study.grid import read_study
 from anchorscope.study.study_folder import status_of
 from anchorscope.verifying import verify
-
-WriteStudy = Callable[..., Path]
+from study_fixtures import WriteStudy, invoke
 
 STARTS = """
 import os, sys
@@ -30,10 +26,6 @@ for line in sys.stdin:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 """A process that has imported everything and computed nothing: the command runs in a copy of it for every line."""
-
-
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(app, ["study", *map(str, words)])
 
 
 def wait_for(done: Callable[[], bool], pid: int) -> None:

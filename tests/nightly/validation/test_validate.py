@@ -5,12 +5,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 from anchorscope.catalogue import RATED
-from anchorscope.cli.main import app
 from anchorscope.validation import validate as validation_page
 from anchorscope.validation.validate import Options, read_summary, validate
+from commands import invoke
 from unprinted import unprinted
 
 ITEMS = 300
@@ -63,14 +62,6 @@ def test_the_planted_models_parts_are_in_the_contracts_columns_and_add_up(out: P
     assert band["permuted", "needs-question"]["share"] == pytest.approx(0, abs=0.05)
     first = parts.filter((pl.col("intervention") == "knockout") & (pl.col("layer") == "0"))
     assert dict(first.select("part", "share").iter_rows())["answer"] == pytest.approx(1, abs=0.1)
-    items = pl.read_parquet(out / "run" / "evidence_items.parquet")
-    cut = items.filter((pl.col("intervention") == "knockout") & (pl.col("view") == "cut") & (pl.col("site") == "mlp"))
-    for row in parts.filter((pl.col("part") == "needs-question") & (pl.col("layer") != "band")).to_dicts():
-        if row["intervention"] == "knockout":
-            lost, left, had, label = (
-                cut[name].list.get(int(row["layer"])).sum() for name in ("lost", "label_left", "had", "label")
-            )
-            assert row["share"] == pytest.approx((lost / left) / (had / label), rel=1e-3, abs=1e-3)
 
 
 def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: dict[str, Any]) -> None:
@@ -78,7 +69,7 @@ def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: d
         patch.setattr(validation_page, "save_all", lambda *_: None)  # the figures are there, and take the time
         validate(out, OPTIONS)
     assert read_summary(out) == found
-    told = CliRunner().invoke(app, ["validate", "--out", str(out), "--items", "420"])
+    told = invoke("validate", "--out", str(out), "--items", "420")
     assert told.exit_code == 2
     assert "holds a validation with other items; start over with --fresh" in told.output
     assert read_summary(out) == found
@@ -90,12 +81,11 @@ def test_going_on_gives_the_same_and_other_items_are_refused(out: Path, found: d
         (["--items", "9999"], "cannot be drawn"),
         (["--evidence", "saliance"], "saliency"),
         (["--worlds", "flat"], "allowed are half"),
-        (["--world-items", "300,few"], "whole numbers from 120 to 100,000"),
         (["--world-items", "60"], "whole numbers from 120 to 100,000"),
     ],
 )
 def test_mistakes_are_told_in_one_line_and_leave_nothing(tmp_path: Path, options: list[str], told: str) -> None:
-    result = CliRunner().invoke(app, ["validate", "--out", str(tmp_path / "v"), *options])
+    result = invoke("validate", "--out", str(tmp_path / "v"), *options)
     assert result.exit_code == 2
     (line,) = [line for line in result.output.splitlines() if line.startswith("error:")]
     assert told in line
@@ -107,7 +97,7 @@ def test_mistakes_are_told_in_one_line_and_leave_nothing(tmp_path: Path, options
 def test_a_folder_of_the_users_own_is_refused_and_kept(tmp_path: Path, mine: str, fresh: list[str]) -> None:
     (tmp_path / mine).parent.mkdir(exist_ok=True)
     (tmp_path / mine).write_text("mine")
-    result = CliRunner().invoke(app, ["validate", "--out", str(tmp_path), "--items", "240", *fresh])
+    result = invoke("validate", "--out", str(tmp_path), "--items", "240", *fresh)
     assert result.exit_code == 2
     (line,) = [line for line in result.output.splitlines() if line.startswith("error:")]
     assert "choose" in line

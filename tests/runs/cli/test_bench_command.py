@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from anchorscope.bench import measuring
-from anchorscope.cli.main import app
+from commands import invoke
 
 
 @pytest.fixture
@@ -19,7 +18,7 @@ def quick(save_tiny, monkeypatch) -> list[str]:
 
 def test_json_is_one_object_and_a_file(quick, tmp_path: Path) -> None:
     out = tmp_path / "bench.json"
-    result = CliRunner().invoke(app, [*quick, "--json", "--out", str(out)])
+    result = invoke(*quick, "--json", "--out", str(out))
     assert result.exit_code == 0, result.stderr
     record = json.loads(result.stdout)
     assert [(row["way"], row["max_difference"] < 1e-5) for row in record["rows"]] == [
@@ -31,7 +30,7 @@ def test_json_is_one_object_and_a_file(quick, tmp_path: Path) -> None:
 
 
 def test_the_table_goes_to_standard_output(quick) -> None:
-    result = CliRunner().invoke(app, [*quick, "--quiet"])
+    result = invoke(*quick, "--quiet")
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     lines = result.stdout.splitlines()
@@ -50,7 +49,7 @@ def test_the_table_goes_to_standard_output(quick) -> None:
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(app, ["bench", *arguments, "--quiet"], prog_name="anchorscope")
+    result = invoke("bench", *arguments, "--quiet")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: {message}")
     assert result.stderr.count("\n") == 1

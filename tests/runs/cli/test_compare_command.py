@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from anchorscope.cli.main import app
 from anchorscope.report import comparison
 from anchorscope.report.comparison import CLAIMS
+from commands import invoke
 from compared_runs import model_findings, write_run
 
 
@@ -23,7 +22,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_one_object_for_programs_and_warnings_for_people(runs: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = CliRunner().invoke(app, ["compare", *runs, "--out", str(out), "--json"])
+    result = invoke("compare", *runs, "--out", str(out), "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert told["out"] == str(out)
@@ -36,12 +35,12 @@ def test_one_object_for_programs_and_warnings_for_people(runs: list[str], tmp_pa
 
 
 def test_people_are_told_where_the_chart_is_and_quiet_is_quiet(runs: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["compare", *runs[::-1], "--out", str(tmp_path / "a")])
+    result = invoke("compare", *runs[::-1], "--out", str(tmp_path / "a"))
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.endswith(f"report: {tmp_path / 'a' / 'report.html'}\n")
     assert "did not measure its parts" in result.stderr
     assert (tmp_path / "a" / "report.md").read_text().startswith("# Small and Large")
-    silent = CliRunner().invoke(app, ["compare", *runs, "--out", str(tmp_path / "b"), "--quiet"])
+    silent = invoke("compare", *runs, "--out", str(tmp_path / "b"), "--quiet")
     assert (silent.exit_code, silent.stdout, silent.stderr) == (0, "", "")
 
 
@@ -56,7 +55,7 @@ def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
         ([*runs, *out, "--names", "a, a"], "error: --names takes one name per run, in the order of the runs"),
         (runs, "error: Missing option '--out'."),
     ):
-        result = CliRunner().invoke(app, ["compare", *arguments], prog_name="anchorscope")
+        result = invoke("compare", *arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         assert result.stderr.startswith(message), result.stderr
         assert result.stderr.count("\n") == 1
@@ -65,22 +64,20 @@ def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
 
 def test_names_and_claims(runs: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = CliRunner().invoke(app, ["compare", *runs, "--out", str(out), "--names", "one, two", "--claims", "--json"])
+    result = invoke("compare", *runs, "--out", str(out), "--names", "one, two", "--claims", "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert [one["run"] for one in told["runs"]] == ["one", "two"]
     assert [one["model"]["name"] for one in told["runs"]] == ["Small", "Large"]
     assert sum(one["scope"] == "claim" for one in told["readings"]) == len(CLAIMS)
     assert (out / "report.md").read_text().startswith("# one and two")
-    alone = CliRunner().invoke(app, ["compare", runs[0], "--claims", "--out", str(tmp_path / "alone")])
+    alone = invoke("compare", runs[0], "--claims", "--out", str(tmp_path / "alone"))
     assert alone.exit_code == 0, alone.stderr
 
 
 def test_a_name_cannot_command_the_terminal(runs: list[str], tmp_path: Path) -> None:
     odd = model_findings("odd\x1b[31m", datasets=("popqa",))
-    result = CliRunner().invoke(
-        app, ["compare", runs[0], str(write_run(tmp_path / "odd", odd, seed=9)), "--out", str(tmp_path / "out")]
-    )
+    result = invoke("compare", runs[0], str(write_run(tmp_path / "odd", odd, seed=9)), "--out", str(tmp_path / "out"))
     assert result.exit_code == 0, result.stderr
     assert "seed: 0 in Small" in result.stderr
     assert "\x1b" not in result.stderr

@@ -4,16 +4,16 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from anchorscope.cli.main import app
 from anchorscope.detectors.bundle import Card, read_bundle, write_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
+from commands import invoke
 from detector_cases import added, probe, trained_on
 from repo import ROOT
 
@@ -39,8 +39,7 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
     return place
 
 
-def run(*words: object) -> Result:
-    return CliRunner().invoke(app, ["detector", *map(str, words)], prog_name="anchorscope")
+run = partial(invoke, "detector")
 
 
 def refused(*words: object) -> str:

@@ -3,14 +3,14 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from anchorscope import pipeline
-from anchorscope.cli.main import app
+from commands import invoke
 from small_facts import write_questions
 from unprinted import unprinted
 from whole_runs import small_model
@@ -38,8 +38,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_questions(tmp_path_factory.mktemp("questions") / "facts.jsonl")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["run", *map(str, arguments)])
+run = partial(invoke, "run")
 
 
 def mistake(*arguments: object) -> str:

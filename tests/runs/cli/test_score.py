@@ -2,18 +2,18 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner, Result
 
-from anchorscope.cli.main import app
 from anchorscope.detecting.score import dataset_of
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
+from commands import invoke
 from detector_cases import PAIRS, added, probe, trained_on
 
 COLUMNS = ["item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings"]
@@ -35,8 +35,7 @@ def answers(tmp_path: Path) -> Path:
     return place
 
 
-def score(*arguments: object, typed: str = "") -> Result:
-    return CliRunner().invoke(app, ["score", *map(str, arguments)], prog_name="anchorscope", input=typed)
+score = partial(invoke, "score")
 
 
 def test_a_question_and_its_answer(bundle: Path) -> None:

@@ -1,15 +1,14 @@
 """`anchorscope show` prints one item of a finished run: whole, harmless, in any width; mistakes are one line."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from anchorscope.cli.main import app
 from anchorscope.finished import open_finished
 from anchorscope.report.items import record
+from commands import invoke
 from compared_runs import write_run
 from report_items_synthetic import make_items, with_texts
 
@@ -33,8 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "one", findings)
 
 
-def ask(*arguments: object) -> Any:
-    return CliRunner().invoke(app, ["show", *map(str, arguments)], prog_name="anchorscope")
+ask = partial(invoke, "show")
 
 
 def mistake(*arguments: object) -> str:

@@ -22,9 +22,6 @@ CLOSE = 1e-4
 PAGE = (DOCS / "serving.md").read_text(encoding="utf-8")
 
 
-# /v1/score
-
-
 def test_served_is_offline(served: Running, offline: dict[str, Detector]) -> None:
     for name, detector in offline.items():
         answer = served.score(*PAIRS, detector=name)
@@ -224,9 +221,6 @@ def test_what_cannot_be_explained_is_told(served: Running) -> None:
         assert (found[0], found[1]["error"]["code"]) == (status, code), body
         assert "\n" not in found[1]["error"]["message"]
     assert served.client.get("/v1/detectors").json()["data"][0]["calibration"][0]["n"] == 40
-
-
-# docs/serving.md
 
 
 def test_the_example_runs(served: Running, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,28 +1,14 @@
 """Whole studies at the terminal: run, failed runs among good ones, killed twice and gone on with, the page."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from anchorscope.cli.main import app
 from anchorscope.errors import Incomplete
 from anchorscope.execute.choose import choose
-from anchorscope.report import comparison
 from anchorscope.study import runner
-
-WriteStudy = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def _without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "save_all", lambda *_: None)
-
-
-def invoke(*words: object) -> Result:
-    return CliRunner().invoke(app, ["study", *map(str, words)])
+from study_fixtures import WriteStudy, invoke
 
 
 def test_want_of_workers_is_exit_code_3_and_the_next_model_goes_on(

@@ -11,18 +11,16 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.artefacts.step import StepResult
-from anchorscope.cli.main import app
 from anchorscope.comparing.compare import compare
 from anchorscope.finished import open_finished
 from anchorscope.report import comparison
@@ -30,6 +28,7 @@ from anchorscope.report.answer_card import answer_card
 from anchorscope.report.checks import read
 from anchorscope.report.findings import nested_auc, share_at
 from anchorscope.viewing.server import ViewServer
+from commands import invoke
 from compared_runs import write_run
 from report_shares import run_with_shares
 from report_synthetic import make_findings
@@ -80,8 +79,7 @@ def compare_without_figures(paths: Sequence[Path], out: Path) -> None:
         compare(paths, out=out, allow="all")
 
 
-def ask(*arguments: object) -> Any:
-    return CliRunner().invoke(app, ["view", *map(str, arguments)], prog_name="anchorscope")
+ask = partial(invoke, "view")
 
 
 def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:

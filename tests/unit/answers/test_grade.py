@@ -1,71 +1,12 @@
-"""Hard cases of grading, each labelled by hand, and what must hold for any answer."""
+"""What must hold of grading for any answer; labelled answers are in test_grade_precision.py."""
 
 import unicodedata
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from anchorscope.answers.grade import grade
 from anchorscope.datasets.text import normalise
-
-RIGHT = [
-    (" Paris.\n", ["Paris"]),
-    ("It is Paris.", ["Paris"]),
-    ("Paris, France", ["Paris"]),
-    ("the USA", ["U.S.A."]),
-    ("JRR Tolkien", ["J. R. R. Tolkien"]),
-    ("Lord of the Rings", ["The Lord of The Rings"]),
-    ("“Au”", ["Au"]),
-    ("The C", ["C"]),
-    ("about 1,000 people", ["1000"]),
-    ("vitamin A is needed", ["Vitamin A"]),
-    ("in 1984, I think", ["1984"]),
-    ("中国", ["中国"]),
-    ("gold (Au)", ["Gold"]),
-    ("C++", ["c++"]),
-    ("🏀", ["🏀"]),  # no word in it: the same characters
-    ("Trick or Treat", ["Trick or treat"]),
-    ("Portland, OR", ["Portland"]),
-    ("France's", ["France"]),
-    ("5 dollars", ["$5"]),
-    ("the 4th of July", ["July 4"]),
-]
-
-WRONG = [
-    ("", ["Paris"]),
-    ("Paris", []),
-    ("", [""]),
-    ("?!", ["🏀"]),
-    ("the 🏀", ["🏀"]),
-    ("not Paris", ["Paris"]),
-    ("Paris or London", ["Paris"]),
-    ("C++", ["C"]),
-    ("-5", ["5"]),
-    ("Einstein", ["Albert Einstein"]),  # without the question nobody knows that a person is asked for
-    ("carbon", ["C"]),
-    ("C", ["Co"]),
-    ("gold Au", ["Au"]),  # two characters: the whole answer or nothing
-    ("a C major chord", ["C"]),
-    ("5 of them", ["5"]),
-    ("112", ["12"]),
-    ("1,000,000", ["1,000"]),
-    ("Bart", ["art"]),
-    ("Parisian", ["Paris"]),
-    ("York", ["New York"]),
-    ("New old York", ["New York"]),
-    ("中国人", ["中国"]),
-]
-
-
-@pytest.mark.parametrize(("answer", "accepted"), RIGHT)
-def test_right(answer: str, accepted: list[str]) -> None:
-    assert grade(answer, accepted)
-
-
-@pytest.mark.parametrize(("answer", "accepted"), WRONG)
-def test_wrong(answer: str, accepted: list[str]) -> None:
-    assert not grade(answer, accepted)
 
 
 @given(st.text())

@@ -1,13 +1,12 @@
 """`anchorscope data` shows what is in the file: clean in a pipe, one object as JSON, one line for mistakes."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from anchorscope.cli.main import app
+from commands import invoke
 
 ROWS = [
     {"question": "Who wrote Emma?", "answers": ["Jane Austen", "J"], "relation": "author", "subject": "Emma", "p": 7},
@@ -30,8 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def ask(*arguments: str) -> Any:
-    return CliRunner().invoke(app, ["data", *arguments], prog_name="anchorscope")
+ask = partial(invoke, "data")
 
 
 def test_json_is_one_object() -> None:

@@ -33,12 +33,6 @@ def test_the_end_of_a_curve(q, verdict):
     assert {name: found[name] for name in verdict} == verdict
 
 
-def test_one_curve_that_contradicts_a_claim_refutes_it():
-    assert verdicts(four(BACK))["recovers"] == "yes"
-    mixed = four(BACK, nq=DOWN)
-    assert verdicts(mixed)["recovers"] == "no"
-
-
 def test_the_lowest_dataset_needs_all_four():
     low, high = falling_to(-70), falling_to(-40)
     found = verdicts(four(high, hotpotqa=low))

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from anchorscope.datasets.question import Question
+from anchorscope.datasets.relations import sentences
 from anchorscope.datasets.text import Span, located_words, words
 from anchorscope.spans.question_spans import QuestionSpans, locate_question_words, read_plain_text
 from anchorscope.spans.words import is_clear, words_as_written
@@ -195,25 +197,6 @@ def test_subject_and_property_are_apart(text: str) -> None:
 
 DATA = SHARED_DATA / "popqa.jsonl.gz"
 
-TEMPLATES = {
-    "author": "Who is the *author* of {}?",
-    "capital": "What is the *capital* of {}?",
-    "capital of": "What is {} the *capital* of?",
-    "color": "What *color* is {}?",
-    "composer": "Who was the *composer* of {}?",
-    "country": "In what *country* is {}?",
-    "director": "Who was the *director* of {}?",
-    "father": "Who is the *father* of {}?",
-    "genre": "What *genre* is {}?",
-    "mother": "Who is the *mother* of {}?",
-    "occupation": "What is {}'s *occupation*?",
-    "place of birth": "In what *city* was {} *born*?",
-    "producer": "Who was the *producer* of {}?",
-    "religion": "What is the *religion* of {}?",
-    "screenwriter": "Who was the *screenwriter* for {}?",
-    "sport": "What *sport* does {} *play*?",
-}
-"""What PopQA asks of each relation; the words that name the property are marked."""
 Row = tuple[str, str, Span, tuple[str, ...]]
 """A question, its relation, the place of its subject, the words of its property."""
 
@@ -225,11 +208,12 @@ def rows() -> list[Row]:
         raw = [json.loads(line) for number, line in enumerate(lines) if number % 5 == 0]
     found = []
     for row in raw:
-        template = TEMPLATES[row["relation"]]
-        start = template.replace("*", "").index("{}")
-        assert row["question"] == template.replace("*", "").replace("{}", row["subject"])
+        template = sentences()["popqa_original"][row["relation"]]  # the words that name the property in brackets
+        plain = re.sub(r"[][]", "", template)
+        assert row["question"] == plain.format(subject=row["subject"])
+        start = plain.index("{subject}")
         place = (start, start + len(row["subject"]))
-        found.append((row["question"], row["relation"], place, tuple(template.split("*")[1::2])))
+        found.append((row["question"], row["relation"], place, tuple(re.findall(r"\[(.*?)]", template))))
     return found
 
 

@@ -1,1 +1,0 @@
-from report_fixtures import *  # noqa: F403
