@@ -30,7 +30,7 @@ from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers
-from anchorscope.execute.solver import Solver
+from anchorscope.execute.executor import Solver
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun

@@ -24,21 +24,11 @@ from anchorscope.cli.help import (
     with_options,
 )
 from anchorscope.cli.run import RECIPE_FIELDS, given_options, recipe_parameter
-from anchorscope.cli.terminal import (
-    NOTHING_KEPT,
-    emit_json,
-    listener,
-    loading,
-    page,
-    print_rows,
-    short,
-    split_list,
-    user_errors,
-)
+from anchorscope.cli.terminal import NOTHING_KEPT, emit_json, listener, loading, page, print_rows, short, user_errors
 from anchorscope.detectors.bundle_files import DEMO, bundle_files, card_rows, checked_record, write_folder
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
-from anchorscope.options import DATA, RUNNING, option_of
+from anchorscope.options import DATA, RUNNING, option_of, split_list
 from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.recipe import Recipe, make_recipe, named_folder
 from anchorscope.screen import harmless, say

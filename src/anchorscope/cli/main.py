@@ -25,8 +25,8 @@ from anchorscope.errors import STANDARD_OUTPUT, shorten
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the instrument"
 COMMANDS = {
-    "models": ("inputs", _FIRST, "Show what can be loaded here and how to get the rest."),
-    "data": ("inputs", _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."),
+    "models": ("inspect", _FIRST, "Show what can be loaded here and how to get the rest."),
+    "data": ("inspect", _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."),
     "run": ("run", _FIRST, "Measure where a model's sense of truth comes from: the question or the answer."),
     "fit": ("detect", _FIRST, "Make a hallucination detector for a model: ask, grade, fit, compare, save the best."),
     "view": ("inspect", _FIRST, "List runs with their answer cards in the browser, and open their reports."),

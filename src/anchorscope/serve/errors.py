@@ -43,11 +43,6 @@ class ServiceError(Exception):
         return JSONResponse({"error": self.record()}, self.status, self.headers)
 
 
-def loading() -> ServiceError:
-    """The model is not loaded yet."""
-    return ServiceError(503, "model_loading", "The model is being loaded; try again soon.", retry_after=2)
-
-
 def draining() -> ServiceError:
     """The service is ending."""
     return ServiceError(503, "shutting_down", "The service is shutting down; ask another one.", retry_after=5)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anchorscope.errors import UserError
 from anchorscope.files import read_regular
-from anchorscope.serve.errors import ServiceError, as_service_error, draining, internal_error, loading
+from anchorscope.serve.errors import ServiceError, as_service_error, draining, internal_error
 from anchorscope.serve.service import LOADING, READY, Service
 
 SHORTEST_KEY = 16
@@ -116,7 +116,9 @@ class Guard:
         if not is_api:  # nothing else takes a body or counts as a request under way
             return await self.app(scope, receive, send)
         if service.state != READY:
-            raise loading() if service.state == LOADING else draining()
+            message = "The model is being loaded; try again soon."
+            is_loading = service.state == LOADING
+            raise ServiceError(503, "model_loading", message, retry_after=2) if is_loading else draining()
         if service.requests >= service.limits.requests:
             message = "Too many requests are under way; try again later."
             raise ServiceError(429, "too_many_requests", message, retry_after=1)

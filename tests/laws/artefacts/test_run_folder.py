@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 from anchorscope.artefacts import sealed_folder
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run, read_manifest
-from anchorscope.artefacts.step import Format, StepResult
+from anchorscope.artefacts.step import Format, StepResult, records
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, canonical_hash, folder_beside
 from noting import Notes

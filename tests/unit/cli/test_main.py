@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from anchorscope.cli import inputs
+from anchorscope.cli import inspect
 from anchorscope.cli.main import COMMANDS, EXAMPLES, app
 
 
@@ -56,7 +56,7 @@ def test_a_stopped_command_says_so_and_our_own_mistakes_keep_their_traceback(mon
     def failing(*_: object) -> Path:
         raise error
 
-    monkeypatch.setattr(inputs, "install", failing)
+    monkeypatch.setattr(inspect, "install", failing)
     error: BaseException = KeyboardInterrupt()
     result = CliRunner().invoke(app, ["models", "--install", "smollm2-135m"])
     assert result.exit_code == 130
