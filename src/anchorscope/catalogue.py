@@ -11,9 +11,7 @@ from anchorscope.plugins import WithPlugins, plugins_of
 
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
-EXACT_TOKENS = ("auto", "rules")
 BALANCE = ("relation", "dataset", "none")
-GROUP_BY = ("subject", "answer")
 KEEP = ("states", "states-cut", "detection")
 ON_BAD_ROW = ("fail", "skip")
 DTYPES = ("auto", "float32", "bfloat16", "float16")

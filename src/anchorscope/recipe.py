@@ -17,9 +17,7 @@ from anchorscope.answers.template import PROMPTS
 from anchorscope.catalogue import (
     BALANCE,
     DTYPES,
-    EXACT_TOKENS,
     GRADERS,
-    GROUP_BY,
     KEEP,
     MOST_BATCH_TOKENS,
     ON_BAD_ROW,
@@ -77,10 +75,12 @@ class Recipe(BaseModel):
     )
     """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
     group_by: str = option(
-        "subject", STATISTICS, refuse("folds and intervals keep other items together"), choices=GROUP_BY
+        "subject", STATISTICS, refuse("folds and intervals keep other items together"), choices=("subject", "answer")
     )
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
-    exact_tokens: str = option("auto", MEASUREMENT, refuse("other words of the question are cut"), choices=EXACT_TOKENS)
+    exact_tokens: str = option(
+        "auto", MEASUREMENT, refuse("other words of the question are cut"), choices=("auto", "rules")
+    )
     """What chooses the exact question tokens: auto (your spans, else the dataset, else rules), or rules alone."""
     random_cuts: int | None = option(
         None, MEASUREMENT, flag("the random control is the mean of another number of cuts"), ge=1, le=1_000

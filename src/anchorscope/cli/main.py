@@ -36,7 +36,7 @@ COMMANDS = {
     "detect": ("detect", _FURTHER, "Fit and compare hallucination detectors on finished runs."),
     "score": ("detect", _FURTHER, "Say how probable it is that answers are true, and which to accept."),
     "detector": ("detect", _FURTHER, "Show the card of a saved detector, export it as one vector, or publish it."),
-    "serve": ("serve", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
+    "serve": ("detect", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
     "verify": ("inspect", _CHECKS, "Check every file of a run by size and sha256. Exit code 0: all whole; 2: damaged."),
     "plugins": ("inspect", _CHECKS, "List what other packages add to anchorscope, and whether it can be used."),
     "validate": ("checks", _CHECKS, "Report how well every experiment finds pathways that were planted in a model."),

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from anchorscope.cli import serve as serve_command
+from anchorscope.cli import detect as serve_command
 from anchorscope.cli.main import app
 from anchorscope.detectors.bundle import read_bundle, write_bundle
 from anchorscope.detectors.trained import TrainedDetector
