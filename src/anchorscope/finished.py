@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.run_folder import read_manifest, run_again
 from anchorscope.artefacts.schema import (
@@ -31,6 +32,30 @@ from anchorscope.report.findings import Findings, headline_effects
 
 FOR_DETECTORS = "for_detectors"
 """Whether a run made only what detectors read, in its manifest."""
+
+
+class _ModelFacts(BaseModel):
+    name: str
+    n_layers: int
+    parameters: int
+    random_weights: bool
+    fingerprint: str
+    dtype: str
+
+
+class _Manifest(BaseModel):
+    """What readers of `manifest.json` rely on, where present; it has more, and may come from anybody."""
+
+    model_config = ConfigDict(strict=True)
+
+    model: _ModelFacts = _ModelFacts.model_construct()
+    counts: list[dict[str, str | int]] = []
+    reference_layers: dict[str, list[int]] = {}
+    unavailable: list[dict[str, str]] = []
+    facts: dict[str, str] = {}
+    warnings: list[str] = []
+    balanced_by: dict[str, str] = {}
+    grouped_by: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -171,6 +196,12 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     """
     path = named_folder(path)
     manifest = read_manifest(path)
+    try:
+        _Manifest.model_validate(manifest)
+    except ValidationError as error:
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        reason = f"its manifest.json has {where}: {error.errors()[0]['msg'].lower()}"
+        raise Damaged(f"{str(path)!r} is not a finished run ({reason}). {run_again(path)}") from None
     names = manifest["sha256"] if checked else ("recipe.toml",)
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:
