@@ -208,8 +208,9 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
         raise _damaged(path, wrong)
     options = read_recipe(path / "recipe.toml")
     options.pop("keep_layers", None)  # older runs could keep the states of some layers
-    if manifest["schema_version"] < SCHEMA_VERSION and "evidence" in options:  # some experiments are no longer made
-        options["evidence"] = [name for name in options["evidence"] if name in EVIDENCE]
+    evidence = options.get("evidence")
+    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(evidence, list):  # some are no longer made
+        options["evidence"] = [name for name in evidence if name in EVIDENCE]
     return FinishedRun(path, manifest, make_recipe(options))
 
 
