@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -386,16 +385,6 @@ def test_a_second_process_in_the_same_folder_is_refused_until_the_first_is_gone(
         make(folder)
     process.communicate()
     assert process.returncode == 0
-    with open_run(tmp_path / "run") as folder:
-        make(folder)
-
-
-def test_the_lock_of_a_killed_process_is_free(
-    tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
-) -> None:
-    process = other_process(tmp_path / "run")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
     with open_run(tmp_path / "run") as folder:
         make(folder)
 

@@ -180,22 +180,6 @@ def test_every_damaged_file_is_named_and_no_other(which: str, small_run: SmallRu
     assert verify(out).whole
 
 
-@pytest.mark.parametrize("name", ["curves.csv", "manifest.json"])
-@pytest.mark.parametrize("harm", ["flip", "remove"])
-def test_commands_that_read_a_damaged_run_end_with_one_line(
-    name: str, harm: str, small_run: SmallRun, tmp_path: Path
-) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    HARM[harm](out / name)
-    for arguments in (("show", out), ("compare", out, small_run.finished, "--out", tmp_path / "c")):
-        result = command(*arguments)
-        assert (result.exit_code, result.stdout) == (2, "")
-        (line,) = result.stderr.splitlines()
-        assert line.startswith("error: ")
-        assert name in line
-    assert not (tmp_path / "c").exists()
-
-
 @pytest.mark.parametrize("which", ["half_done", "finished"])
 def test_a_whole_run_is_whole_and_the_users_files_are_counted(which: str, small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy(which, tmp_path / "run")

@@ -208,18 +208,6 @@ def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_
     assert made == []
 
 
-def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tmp_path: Path) -> None:
-    for name in ("states/facts/features.parquet", states_file("facts", "boost-answer-1")):
-        out = Path(shutil.copytree(kept.path, tmp_path / Path(name).stem))
-        (out / name).write_bytes((out / name).read_bytes()[:-7])
-        with pytest.raises(UserError, match=f"damaged: {name}"):
-            open_finished(out)
-        with watching() as made:
-            quick(kept.recipe, out)
-        assert {one for one in made if "detection" in one} == {"facts/detection-states"}
-        assert numbers(out) == numbers(kept.path)
-
-
 def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_path: Path) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
