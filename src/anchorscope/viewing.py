@@ -55,8 +55,6 @@ _UNREADABLE = (UserError, OSError, KeyError, ValueError, TypeError, AttributeErr
 
 @dataclass(frozen=True)
 class Result:
-    """One folder."""
-
     kind: str
     name: str
     """Relative to the folder that was searched; `.` is that folder itself."""
@@ -86,7 +84,6 @@ def list_results(root: Path) -> list[Result]:
 
 
 def _find_folders(root: Path) -> Iterator[tuple[Path, str]]:
-    """Folders of results with their kinds."""
     for path, names, _ in islice(os.walk(root), _MOST_FOLDERS):
         folder = Path(path)
         kind = kind_of(folder)
@@ -226,8 +223,6 @@ def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]
 
 
 class ViewServer(ThreadingHTTPServer):
-    """Serves one folder."""
-
     daemon_threads = True
     allow_reuse_address = False  # a port that another program listens on is refused, not shared
 
@@ -342,7 +337,6 @@ class _Handler(SimpleHTTPRequestHandler):
 
 
 def _find_file(root: Path, name: str) -> Path | None:
-    """The file of this name, if it may be sent."""
     try:
         file = (root / name).resolve(strict=True)
     except (OSError, ValueError, RuntimeError):

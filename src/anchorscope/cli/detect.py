@@ -159,7 +159,6 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
 
 
 def _describe_thresholds(thresholds: Sequence[Mapping[str, Any]]) -> str:
-    """What a detector accepts at which risk."""
     reached = sorted((row["risk"], row["coverage"]) for row in thresholds if row["probability"] is not None)
     if not thresholds:
         return "not measured"

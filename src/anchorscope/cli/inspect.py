@@ -256,7 +256,6 @@ def _show_item(run: "FinishedRun", name: str, as_json: bool) -> None:
 
 
 def _find_item(run: "FinishedRun", name: str) -> tuple[str, str]:
-    """The dataset and id of the named item."""
     keys = list(run.parquet("items").select("dataset", "item_id").iter_rows())
     # An id may have a slash in it: DATASET/ID goes first.
     fitting = [key for key in keys if name == "/".join(key)] or [key for key in keys if name == key[1]]

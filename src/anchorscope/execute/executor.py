@@ -98,7 +98,6 @@ class Executor(ABC):
 
     @property
     def n_layers(self) -> int:
-        """How many blocks the model has."""
         return self.describe().planner.n_layers
 
     def counts(self) -> dict[str, Any] | None:
@@ -167,7 +166,6 @@ class Solver:
     progress: Progress
 
     def __call__(self, function: Callable[..., T], *arguments: Any, title: str = "probes") -> T:
-        """What the function gives."""
         return self.each(function, [arguments], [title])[0]
 
     def each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], titles: Sequence[str]) -> list[T]:

@@ -256,8 +256,6 @@ class RayExecutor(Executor):
 
 
 class _Call(NamedTuple):
-    """A shard that a worker was given."""
-
     of: "_Pass"
     shard: int
     worker: int
@@ -399,7 +397,6 @@ class WarmModels:
         self._held: dict[tuple[Choice, WorkerJob], Executor] = {}
 
     def executor(self, choice: Choice, job: WorkerJob, progress: Progress) -> Executor:
-        """Runs this model this way."""
         if (choice, job) not in self._held:
             self.close()
             local = LocalExecutor(lambda: job.load(progress))
@@ -407,7 +404,6 @@ class WarmModels:
         return self._held[choice, job]
 
     def close(self) -> None:
-        """Ends all workers, and lets the model go."""
         for executor in self._held.values():
             executor.close()
         if self._held:
@@ -433,7 +429,6 @@ def pack(value: Any, folder: Path | None = None) -> bytes:
 
 
 def unpack(content: bytes) -> Any:
-    """The shard or the part."""
     return pickle.loads(zlib.decompress(content))
 
 

@@ -74,8 +74,6 @@ Part = Any
 
 
 class Worker:
-    """Runs shards on one model."""
-
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
         self.prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
@@ -243,7 +241,6 @@ class Collected:
         self._to_host.put(slots, torch.stack(rows))  # a copy, turned by the device
 
     def receive_answers(self, batch: list[int], statistics: Tensor, lengths: list[int]) -> None:
-        """The statistics of the answers of a batch."""
         self._answers.append(statistics)
         self._answered += batch
         self._lengths += lengths

@@ -65,7 +65,6 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_no_keys(host: str, keys: Keys) -> None:
-    """A service that other machines can reach needs keys."""
     if not is_loopback(host) and not keys:
         raise UserError(
             f"--host {host!r} lets other machines in, and there are no keys; add --keys-file FILE with one key a line, "

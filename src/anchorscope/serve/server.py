@@ -76,8 +76,6 @@ def openapi_text() -> str:
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
-    """Routes for operators."""
-
     @app.get("/healthz", tags=["state"], summary="Whether the process lives", responses={503: {}})
     async def healthz() -> JSONResponse:
         is_well = service.thread.error is None
