@@ -6,7 +6,7 @@ file, model, version or option redoes exactly what depends on it, and a finished
 """
 
 import json
-import sys
+import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -169,13 +169,8 @@ def _describe_value(value: Any) -> str:
 
 
 def peak_memory_mb() -> dict[str, float]:
-    """Peak of the process so far, and of the GPU in this step; Windows doesn't report the first."""
-    peaks = {"host": 0.0}
-    if sys.platform != "win32":
-        import resource
-
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        peaks["host"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
+    """Peak of the process so far, and of the GPU in this step."""
+    peaks = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10, 1)}
     if torch.cuda.is_available():
         peaks["device"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
     return peaks
