@@ -54,8 +54,6 @@ class _Manifest(BaseModel):
     unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
     warnings: list[str] = []
-    balanced_by: dict[str, str] = {}
-    grouped_by: dict[str, str] = {}
 
 
 @dataclass(frozen=True)

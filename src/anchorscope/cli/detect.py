@@ -7,7 +7,6 @@ import sys
 import webbrowser
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +40,6 @@ from anchorscope.screen import harmless, say
 if TYPE_CHECKING:
     from anchorscope.detecting.detect import Detection
     from anchorscope.detecting.score import Scored
-    from anchorscope.serve.service import Service
 
 EXAMPLES = {
     "fit": (
@@ -405,19 +403,17 @@ def serve(
         with listen(host, port) as bound:
             address = address_of(bound)
             say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)
-            on_ready = partial(_report_ready, service, address, as_json, quiet, open_browser)
-            ended = run_server(ServiceServer(service, keys, not is_loopback(host), on_ready=on_ready), bound)
+
+            def report_ready() -> None:
+                if as_json:
+                    emit_json({"url": address, "model": service.model, "detectors": list(service.trained)})
+                else:
+                    say(f"{', '.join(service.trained)} on {service.model}: {address}  (Ctrl-C ends)", quiet)
+                if open_browser and has_screen():
+                    webbrowser.open(address)
+
+            ended = run_server(ServiceServer(service, keys, not is_loopback(host), on_ready=report_ready), bound)
     if not ended:  # the model is in the middle of a long pass, and nobody waits for it
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
-
-
-def _report_ready(service: "Service", address: str, as_json: bool, quiet: bool, open_browser: bool) -> None:
-    detectors = list(service.trained)
-    if as_json:
-        emit_json({"url": address, "model": service.model, "detectors": detectors})
-    else:
-        say(f"{', '.join(detectors)} on {service.model}: {address}  (Ctrl-C ends)", quiet)
-    if open_browser and has_screen():
-        webbrowser.open(address)

@@ -234,7 +234,6 @@ class RayExecutor(Executor):
             progress.finish()
 
     def counts(self) -> dict[str, Any] | None:
-        """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
         if not self.admitted:
             return None
         names = ("done", "repeated", "lost", "coordinator_bytes", "states_bytes")
