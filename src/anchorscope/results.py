@@ -315,7 +315,6 @@ def _join_by_dataset(facts: Mapping[str, str]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the libraries that compute."""
     found_versions = {"python": platform.python_version()}
     for name in _NAMED_VERSIONS:
         try:

@@ -239,7 +239,6 @@ class ViewServer(ThreadingHTTPServer):
             ) from None
 
     def server_close(self) -> None:
-        """Stop listening; comparisons that were made on the way go."""
         super().server_close()
         self.scratch.cleanup()
 

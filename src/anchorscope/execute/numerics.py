@@ -98,8 +98,6 @@ def _canary_sequences(vocabulary: int) -> tuple[list[TokenSequence], dict[int, C
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker says of itself when it joins."""
-
     worker: str
     """Its id, new for every process."""
     host: str

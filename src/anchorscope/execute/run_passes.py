@@ -95,7 +95,6 @@ def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> li
 
 
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
-    """What the model writes after each prompt."""
     decoded: dict[int, Decoded] = {}
     for shard, texts in _run(executor, work, progress):
         decoded.update(zip(shard.items or range(len(texts)), texts, strict=True))

@@ -38,8 +38,6 @@ from anchorscope.progress import Progress
 
 @dataclass(frozen=True)
 class VariantPart:
-    """What one variant of a pass gave."""
-
     items: Int[ndarray, " item"]
     """Indices of the sequences that were run, in order."""
     logits: Float[ndarray, "item position site probe layer"] | None
@@ -52,8 +50,6 @@ class VariantPart:
 
 @dataclass(frozen=True)
 class StatesPart:
-    """What a shard of a pass gave."""
-
     variants: tuple[VariantPart, ...]
     edges: EdgeCounts
     """How many attention edges every variant lost in every layer."""
