@@ -11,9 +11,7 @@ from anchorscope.plugins import WithPlugins, plugins_of
 
 POSITIONS = ("final", "answer_end", "answer_before")
 """Where probes can read: the answer's last token; the last token of its entity; the token just before that."""
-EXACT_TOKENS = ("auto", "rules")
 BALANCE = ("relation", "dataset", "none")
-GROUP_BY = ("subject", "answer")
 KEEP = ("states", "states-cut", "detection")
 ON_BAD_ROW = ("fail", "skip")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -180,7 +178,8 @@ def boost_name(part: str, alpha: float) -> str:
 
 
 _LOG_PROBS = ("log_prob_mean",)
-_BOOSTED = (KNOCKOUT, *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS))
+_BOOST_RUNS = tuple(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS)
+_BOOSTED = (KNOCKOUT, *_BOOST_RUNS)
 _DETECTORS = (
     DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0, columns=_LOG_PROBS),
     DetectorEntry("rauq", "RAUQ: log-probabilities weighted by attention to the token before", 1, columns=("rauq",)),
@@ -258,10 +257,5 @@ DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
 OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
 GRADERS = {**OWN_GRADERS, **{name: plugin.reference for name, plugin in plugins_of("graders", OWN_GRADERS).items()}}
 """`module:name` of every `Grader`, by name."""
-DETECTION_RUNS = (
-    "answer-only",
-    "answer-mean",
-    "random-weights",
-    *(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS),
-)
+DETECTION_RUNS = ("answer-only", "answer-mean", "random-weights", *_BOOST_RUNS)
 """The runs whose states `--keep detection` keeps, beside those of `states` and `states-cut`."""

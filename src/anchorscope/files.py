@@ -6,6 +6,7 @@ complete file, even after a power cut.
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -143,7 +144,7 @@ def sync_tree(path: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Syncs a folder's entries; systems that can't open a folder do it by themselves."""
+    """Syncs a folder's entries, where the file system can."""
     with contextlib.suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -213,10 +214,8 @@ def locked(path: Path) -> Iterator[None]:
 def is_locked(path: Path) -> bool:
     """Whether a process works in the folder now; nothing is written."""
     try:
-        import fcntl
-
         handle = os.open(path / LOCK, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ImportError):  # never locked, or the system has other locks
+    except OSError:  # never locked
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -241,7 +240,7 @@ def open_regular(path: Path) -> BufferedReader:
 
     A device never ends and a pipe waits for ever, so opening doesn't block and the type is checked first.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise NotRegular(errno.EINVAL, "it is no regular file", str(path))

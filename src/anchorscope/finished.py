@@ -44,19 +44,16 @@ class _ModelFacts(BaseModel):
 
 
 class _Manifest(BaseModel):
-    """What readers of `manifest.json` rely on, where present; it has more."""
+    """What readers of `manifest.json` rely on, where present; it has more, and may come from anybody."""
 
     model_config = ConfigDict(strict=True)
 
-    sha256: dict[str, str]
     model: _ModelFacts = _ModelFacts.model_construct()
     counts: list[dict[str, str | int]] = []
     reference_layers: dict[str, list[int]] = {}
     unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
     warnings: list[str] = []
-    balanced_by: dict[str, str] = {}
-    grouped_by: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -83,10 +80,6 @@ class FinishedRun:
             raise self._unusable_error(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
         layers, has_items = self.manifest["reference_layers"], self._has("evidence_items.parquet")
-
-        def read_effects(path: Path) -> pl.DataFrame:
-            return headline_effects(pl.scan_parquet(path), recipe.site, recipe.position)
-
         return Findings(
             model=model["name"],
             n_layers=model["n_layers"],
@@ -107,7 +100,9 @@ class FinishedRun:
             experiment_items=self.parquet("experiment_items"),
             unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
             curve_samples=self.parquet("curve_samples"),
-            effects=self._read("effects.parquet", read_effects),  # the file holds every site, position and probe
+            effects=self._read(  # the file holds every site, position and probe
+                "effects.parquet", lambda path: headline_effects(pl.scan_parquet(path), recipe.site, recipe.position)
+            ),
             evidence_parts=self.csv("evidence_parts", PART_SCHEMA),
             evidence_tests=self.csv("evidence_tests", EVIDENCE_TEST_SCHEMA),
             evidence_items=self.parquet("evidence_items") if has_items else empty(EVIDENCE_ITEM_SCHEMA),
@@ -202,9 +197,8 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     try:
         _Manifest.model_validate(manifest)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        reason = f"its manifest.json has {where}: {first['msg'].lower()}"
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        reason = f"its manifest.json has {where}: {error.errors()[0]['msg'].lower()}"
         raise Damaged(f"{str(path)!r} is not a finished run ({reason}). {run_again(path)}") from None
     names = manifest["sha256"] if checked else ("recipe.toml",)
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
@@ -213,9 +207,7 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     options = read_recipe(path / "recipe.toml")
     options.pop("keep_layers", None)  # older runs could keep the states of some layers
     evidence = options.get("evidence")
-    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(
-        evidence, list
-    ):  # some experiments are no longer made
+    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(evidence, list):  # some are no longer made
         options["evidence"] = [name for name in evidence if name in EVIDENCE]
     return FinishedRun(path, manifest, make_recipe(options))
 

@@ -63,7 +63,6 @@ def write_states(kept: KeptStates, folder: Path, device: str = "cpu", progress: 
 
 
 def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
-    """Key, items, positions and layers of a file of states."""
     with safe_open(path, "pt") as handle:
         return dict(json.loads(handle.metadata()["anchorscope"]))
 

@@ -17,9 +17,7 @@ from anchorscope.answers.template import PROMPTS
 from anchorscope.catalogue import (
     BALANCE,
     DTYPES,
-    EXACT_TOKENS,
     GRADERS,
-    GROUP_BY,
     KEEP,
     MOST_BATCH_TOKENS,
     ON_BAD_ROW,
@@ -31,7 +29,7 @@ from anchorscope.datasets.catalog import parse_spec
 from anchorscope.datasets.question import parse_columns
 from anchorscope.engine.sequences import EDGES, SITES
 from anchorscope.errors import UserError, shortened, unknown
-from anchorscope.files import open_regular
+from anchorscope.files import read_regular
 from anchorscope.options import (
     DATA,
     EVIDENCE,
@@ -77,10 +75,12 @@ class Recipe(BaseModel):
     )
     """Where true and false answers are balanced: within each relation, within the dataset, or not at all."""
     group_by: str = option(
-        "subject", STATISTICS, refuse("folds and intervals keep other items together"), choices=GROUP_BY
+        "subject", STATISTICS, refuse("folds and intervals keep other items together"), choices=("subject", "answer")
     )
     """What keeps items in one fold: the same question or subject, or (as a leak check) the same answer."""
-    exact_tokens: str = option("auto", MEASUREMENT, refuse("other words of the question are cut"), choices=EXACT_TOKENS)
+    exact_tokens: str = option(
+        "auto", MEASUREMENT, refuse("other words of the question are cut"), choices=("auto", "rules")
+    )
     """What chooses the exact question tokens: auto (your spans, else the dataset, else rules), or rules alone."""
     random_cuts: int | None = option(
         None, MEASUREMENT, flag("the random control is the mean of another number of cuts"), ge=1, le=1_000
@@ -230,19 +230,18 @@ def about(name: str) -> str:
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """The options that a recipe file sets."""
-    again = "it must be a TOML file of options"
     try:
-        with open_regular(path) as file:
-            text = file.read(_LARGEST_RECIPE + 1).decode()
-        if len(text) > _LARGEST_RECIPE:
-            raise UserError(f"Recipe {str(path)!r} has more than {_LARGEST_RECIPE:,} bytes; {again}.")
-        return {name.replace("-", "_"): value for name, value in tomllib.loads(text).items()}
+        options = tomllib.loads(read_regular(path, _LARGEST_RECIPE).decode())
+        return {name.replace("-", "_"): value for name, value in options.items()}
     except FileNotFoundError:
         raise UserError(
             f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options."
         ) from None
     except (OSError, ValueError, RecursionError) as error:  # no UTF-8, no TOML, brackets within brackets
-        raise UserError(f"Recipe {shortened(str(path))} cannot be read ({error}); {again}.") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(
+            f"Recipe {shortened(str(path))} cannot be read ({reason}); it must be a TOML file of options."
+        ) from None
 
 
 def is_plain_text(text: str) -> bool:

@@ -203,6 +203,5 @@ def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:
-    """What can't be done on a dataset, with the reason."""
     rows = [(dataset, entry.experiment, entry.reason) for entry in missing]
     return pl.DataFrame(rows, schema=UNAVAILABLE_SCHEMA, orient="row")

@@ -30,7 +30,7 @@ from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers
-from anchorscope.execute.solver import Solver
+from anchorscope.execute.executor import Solver
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import PARTIAL, folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
@@ -142,7 +142,6 @@ def dataset_result(run: DatasetRun) -> DatasetResult:
 
 
 def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
-    """The states that the run keeps."""
     job, keep = run.job, run.job.recipe.keep
     headline = (job.recipe.position,), (job.recipe.site,)
 
@@ -294,7 +293,6 @@ def _answers(dataset: DatasetResult, longest: int) -> str:
 
 
 def _describe_labels(dataset: DatasetResult) -> str:
-    """How many answers were graded, and how many labels supplied."""
     counts = dataset.tables["counts"].row(0, named=True)
     graded = counts["true"] + counts["false"] - counts["supplied_labels"]
     counted = {"graded against the accepted answers": graded, "supplied": counts["supplied_labels"]}
@@ -317,7 +315,6 @@ def _join_by_dataset(facts: Mapping[str, str]) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the libraries that compute."""
     found_versions = {"python": platform.python_version()}
     for name in _NAMED_VERSIONS:
         try:
@@ -330,7 +327,6 @@ def versions() -> dict[str, str]:
 def run_warnings(
     recipe: Recipe, identity: ModelIdentity, results: Sequence[DatasetResult], left_out: Iterable[TooFewAnswers]
 ) -> list[str]:
-    """Every warning of a run."""
     warnings = [f"{MARK}: {identity.name} knows nothing, its chart is noise"] if identity.random_weights else []
     warnings += [f"not measured: {reason}" for reason in left_out]
     for dataset in results:

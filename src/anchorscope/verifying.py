@@ -53,8 +53,6 @@ class Problem:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found in a folder."""
-
     path: Path
     kind: str
     """`run`, `comparison`, `study`, `detectors`, `validation` or `detector`."""

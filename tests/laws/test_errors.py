@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from safetensors.torch import save_file
 
 import anchorscope
-from anchorscope.cli import inputs
+from anchorscope.cli import inspect
 from anchorscope.errors import UserError, fault_in_words, faults_as_user_errors, naming, system_fault
 from anchorscope.files import replacing, write_json
 from commands import invoke
@@ -28,7 +28,7 @@ def test_every_fault_is_one_line_and_exit_code_2(name: str, monkeypatch: pytest.
     def failing(*_: object) -> Path:
         raise OSError(number, os.strerror(number), "/some/place")
 
-    monkeypatch.setattr(inputs, "install", failing)
+    monkeypatch.setattr(inspect, "install", failing)
     result = invoke("models", "--install", "smollm2-135m")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
     assert result.stderr.startswith(f"error: {os.strerror(number)} at '/some/place'; ")

@@ -168,8 +168,3 @@ def test_a_manifest_that_was_changed_is_told(copied: Path, change: dict[str, Any
     rewritten(copied, lambda manifest: manifest.update(change), seal=False)
     with pytest.raises(UserError, match=r"not a finished run|newer version"):
         open_finished(copied)
-
-
-def test_a_folder_that_no_table_can_be_read_from_is_refused() -> None:
-    with pytest.raises(UserError, match="is no UTF-8"):
-        open_finished(Path("caf\udce9"))

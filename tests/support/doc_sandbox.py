@@ -157,7 +157,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
     from anchorscope.detecting import detect as detecting
     from anchorscope.serve import server as serving
     from anchorscope.validation import validate as validating
-    from anchorscope.viewing.server import ViewServer
+    from anchorscope.viewing import ViewServer
 
     bench, fit = session.run_benchmark, detecting.detect
 

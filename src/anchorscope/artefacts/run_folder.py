@@ -260,7 +260,6 @@ def _refuse_links(run: RunFolder) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder has our marker."""
     return (folder / INDEX).is_file()
 
 

@@ -324,7 +324,6 @@ class SealedFolder:
         (folder / self.manifest).write_text(text, encoding="utf-8")
 
     def read(self, path: Path) -> dict[str, Any]:
-        """The manifest of a finished folder."""
         try:
             return read_sealed(path / self.manifest)
         except FileNotFoundError:

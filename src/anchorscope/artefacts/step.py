@@ -1,4 +1,4 @@
-"""Steps: results stored under a key, and made only on demand.
+"""Steps: results stored under a key, written so that they are read back to the last bit, and made only on demand.
 
 A step's key is the hash of its options, its inputs, the versions of the libraries that compute it, its code's epoch,
 and the keys of the steps before it. A result under the same key is read; otherwise it is made. So a changed question
@@ -6,13 +6,22 @@ file, model, version or option redoes exactly what depends on it, and a finished
 """
 
 import json
-import sys
+import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import torch
+from numpy.typing import NDArray
+from pydantic import TypeAdapter
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from anchorscope.artefacts.run_folder import RunFolder, StepRecord
 from anchorscope.artefacts.sealed_folder import FileFacts, damage, facts_of
@@ -79,7 +88,8 @@ class StepResult:
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
             self.folder.tell(f"{self.name} is made again: {self._explain_change(record)}")
-        _reset_device_peak()
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         self.folder.progress.begin(self.name)
         began, inner = time.monotonic(), self.folder.seconds_in_steps
         made = self._make()  # other steps may be made on the way; their time is theirs
@@ -158,21 +168,78 @@ def _describe_value(value: Any) -> str:
     return "not given" if value is None else repr(value)
 
 
-def _reset_device_peak() -> None:
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-
-
 def peak_memory_mb() -> dict[str, float]:
-    """Peak of the process so far, and of the GPU in this step; Windows doesn't report the first."""
-    peaks = {"host": 0.0}
-    if sys.platform != "win32":
-        import resource
-
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        peaks["host"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)
-    torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
+    """Peak of the process so far, and of the GPU in this step."""
+    peaks = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10, 1)}
+    if torch.cuda.is_available():
         peaks["device"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
     return peaks
+
+
+# How results are written
+
+Arrays = dict[str, NDArray[np.floating]]
+_TENSORS, _RECORDS = "tensors.safetensors", "records.json"
+
+
+def records(kind: Any) -> Format:
+    """JSON of frozen dataclasses, or lists of them, which is checked when it is read."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+
+    def write(value: Any, folder: Path) -> None:
+        (folder / _RECORDS).write_bytes(adapter.dump_json(value))
+
+    return Format(write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes()))
+
+
+def with_tensors(classes: Mapping[str, type]) -> Format:
+    """JSON that names tensors, arrays and tables: the first two are in one file beside it, every table in its own.
+
+    `classes` are those of the records that hold them, by name.
+    """
+    return Format(partial(_write, classes), partial(_read, classes))
+
+
+def _write(classes: Mapping[str, type], value: Any, folder: Path) -> None:
+    tensors: dict[str, Tensor] = {}
+
+    def encode(part: Any, name: str) -> Any:
+        if isinstance(part, Tensor | np.ndarray):
+            # Arrays may share memory, which the file's format refuses: they are copied.
+            tensors[name] = part.contiguous() if isinstance(part, Tensor) else torch.tensor(part)
+            return {"tensor" if isinstance(part, Tensor) else "array": name}
+        if isinstance(part, pl.DataFrame):
+            part.write_parquet(folder / f"{name}.parquet")
+            return {"table": name}
+        if isinstance(part, Mapping):
+            return {"dict": {key: encode(entry, f"{name}/{key}" if name else key) for key, entry in part.items()}}
+        kind = type(part).__name__
+        if kind in classes:
+            names = getattr(part, "_fields", None) or [field.name for field in fields(part)]
+            return {kind: {key: encode(getattr(part, key), f"{name}/{key}") for key in names}}
+        if isinstance(part, list | tuple):
+            return {kind: [encode(entry, f"{name}/{at}") for at, entry in enumerate(part)]}
+        return part
+
+    content = encode(value, "")
+    save_file(tensors, folder / _TENSORS)
+    (folder / _RECORDS).write_text(json.dumps(content, default=lambda number: number.item()), encoding="utf-8")
+
+
+def _read(classes: Mapping[str, type], folder: Path) -> Any:
+    tensors = load_file(folder / _TENSORS)
+
+    def decode(part: Any) -> Any:
+        if not isinstance(part, dict):
+            return part
+        ((kind, content),) = part.items()
+        if kind in ("tensor", "array"):
+            return tensors[content] if kind == "tensor" else tensors[content].numpy()
+        if kind == "table":
+            return pl.read_parquet(folder / f"{content}.parquet")
+        if kind in ("list", "tuple"):
+            return (list if kind == "list" else tuple)(map(decode, content))
+        entries = {key: decode(entry) for key, entry in content.items()}
+        return entries if kind == "dict" else classes[kind](**entries)
+
+    return decode(json.loads((folder / _RECORDS).read_text(encoding="utf-8")))

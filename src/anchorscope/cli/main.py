@@ -25,8 +25,8 @@ from anchorscope.errors import STANDARD_OUTPUT, shorten
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 _FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the instrument"
 COMMANDS = {
-    "models": ("inputs", _FIRST, "Show what can be loaded here and how to get the rest."),
-    "data": ("inputs", _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."),
+    "models": ("inspect", _FIRST, "Show what can be loaded here and how to get the rest."),
+    "data": ("inspect", _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."),
     "run": ("run", _FIRST, "Measure where a model's sense of truth comes from: the question or the answer."),
     "fit": ("detect", _FIRST, "Make a hallucination detector for a model: ask, grade, fit, compare, save the best."),
     "view": ("inspect", _FIRST, "List runs with their answer cards in the browser, and open their reports."),
@@ -36,7 +36,7 @@ COMMANDS = {
     "detect": ("detect", _FURTHER, "Fit and compare hallucination detectors on finished runs."),
     "score": ("detect", _FURTHER, "Say how probable it is that answers are true, and which to accept."),
     "detector": ("detect", _FURTHER, "Show the card of a saved detector, export it as one vector, or publish it."),
-    "serve": ("serve", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
+    "serve": ("detect", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
     "verify": ("inspect", _CHECKS, "Check every file of a run by size and sha256. Exit code 0: all whole; 2: damaged."),
     "plugins": ("inspect", _CHECKS, "List what other packages add to anchorscope, and whether it can be used."),
     "validate": ("checks", _CHECKS, "Report how well every experiment finds pathways that were planted in a model."),

@@ -1,11 +1,10 @@
 """`anchorscope run`: the main job. Its options come from the fields of `Recipe`, and override a recipe file's."""
 
 import shlex
-import types
 from collections.abc import Mapping
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
@@ -43,25 +42,21 @@ def recipe_parameter(name: str) -> Parameter:
     """A recipe option as an option of a command."""
     field = Recipe.model_fields[name]
     kind: Any = field.annotation
-    option, default, is_list = option_of(field), None, get_origin(kind) is tuple
+    is_list = get_origin(kind) is tuple
     typed = "dataset" if name == "datasets" else name  # one is given at a time
     flag, help_text = f"--{typed.replace('_', '-')}", about(name)
     if is_list:
-        kind, help_text = list[str] | None, f"{help_text} Several with commas, or repeat the option."
-    elif kind is bool and field.default is False:
-        default = False
-    elif kind is bool:
-        flag, kind = f"{flag}/--no-{flag[2:]}", bool | None
-    elif type(None) not in (get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()):
-        kind = kind | None
+        kind, help_text = list[str], f"{help_text} Several with commas, or repeat the option."
+    elif kind is bool and field.default is True:
+        flag = f"{flag}/--no-{flag[2:]}"
     shown = typer.Option(
         flag,
         help=help_text,
         show_default=False,
-        rich_help_panel=option.panel,
+        rich_help_panel=option_of(field).panel,
         metavar=f"{typed.upper()},..." if is_list else None,
     )
-    return parameter(name, kind, default, shown)
+    return parameter(name, kind | None, None, shown)
 
 
 RECIPE_FIELDS = sorted(Recipe.model_fields, key=lambda name: PANELS.index(option_of(Recipe.model_fields[name]).panel))
@@ -206,7 +201,7 @@ def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, list):
             parts = split_specs(value) if name == "datasets" else split_list(",".join(value))
             value = parts if value else None
-        if value is not None and (value is not False or Recipe.model_fields[name].default is True):
+        if value is not None:
             given[name] = value
     return given
 

@@ -13,7 +13,7 @@ from types import FrameType
 PATIENCE = 3.0
 """Seconds of clean-up before a further signal ends the command at once."""
 STOPPED = "stopped; the same command goes on where it stopped"
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _since: list[float] = []  # when the end began
 
 

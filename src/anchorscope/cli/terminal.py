@@ -18,7 +18,6 @@ from rich.text import Text
 
 from anchorscope.cli.signals import STOPPED
 from anchorscope.errors import STANDARD_OUTPUT, Incomplete, UserError, fault_in_words, system_fault
-from anchorscope.options import split_list  # noqa: F401
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen import ScreenProgress, clear_screen, console, harmless, say
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 from torch import Tensor
@@ -128,14 +128,13 @@ def view_terms(
     device, listener = torch.device(device), progress or Silent()
     n_problems, n_items, n_directions = view.shape
     listener.start(title, n_problems)
-    cells = split_cells(halves, device)
     sign = torch.where(torch.as_tensor(labels, device=device), 1.0, -1.0).double()
     plan = plan_chunks((n_problems, _WORKING_COPIES * n_items, n_directions), halves.n_splits, device)
 
     @torch.no_grad()
     def solve(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
         some = slice(int(chunk[0]), int(chunk[-1]) + 1)
-        solved = _terms(evidence.take(some).to(device), view[some].to(device).double(), halves, cells, sign)
+        solved = _terms(evidence.take(some).to(device), view[some].to(device).double(), halves, sign)
         return [part.cpu() for part in solved]
 
     parts = []
@@ -147,11 +146,11 @@ def view_terms(
     return Terms(*(torch.cat(column).float().numpy() for column in zip(*parts, strict=True)))
 
 
-def _terms(evidence: CleanEvidence, view: Tensor, halves: Halves, cells: "Cells", sign: Tensor) -> list[Tensor]:
+def _terms(evidence: CleanEvidence, view: Tensor, halves: Halves, sign: Tensor) -> list[Tensor]:
     """The parts of `Terms` for a chunk of problems, on the device."""
     z = evidence.held_out(halves)
     s = sign.expand_as(z)
-    ridge = Ridge(view, cells, UNDERSMOOTHED * best_penalty(view, evidence.by_probe.flatten(1, 2)))
+    ridge = Ridge(view, halves, UNDERSMOOTHED * best_penalty(view, evidence.by_probe.flatten(1, 2)))
     s_left, z_left = s - ridge.predict(s), z - ridge.predict(z)
     s_centred, z_centred = (_centre_halves(values, halves) for values in (s, z))
     products = (s_left * z_left, s_left.square(), s_centred * z_centred, s_centred.square())
@@ -195,71 +194,59 @@ def best_penalty(
     return torch.tensor(PENALTIES, dtype=states.dtype, device=states.device)[chosen] * unit[:, 0]
 
 
-class Cells(NamedTuple):
-    """The items of every split, half and fold, as a padded table."""
-
-    items: Int[Tensor, "cell row"]
-    """Item numbers; cells run over splits, then halves, then folds."""
-    real: Float[Tensor, "cell row"]
-    """1 where a row holds an item, 0 where it is padding."""
-    n_splits: int
-
-    def gather(self, values: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem cell row"]:
-        """Values of the items in each cell's own split; 0 at padding."""
-        of_cells = values.repeat_interleave(len(self.items) // self.n_splits, dim=-2)
-        return of_cells.gather(-1, self.items.expand_as(of_cells[..., : self.items.shape[1]])) * self.real
-
-    def scatter(self, values: Float[Tensor, "problem cell row"], n_items: int) -> Float[Tensor, "problem split item"]:
-        """The reverse of `gather`."""
-        split = torch.arange(len(self.items), device=values.device) // (len(self.items) // self.n_splits)
-        real = self.real > 0
-        spread = values.new_zeros(len(values), self.n_splits * n_items)
-        spread[:, (split[:, None] * n_items + self.items)[real]] = values[:, real]
-        return spread.unflatten(-1, (self.n_splits, n_items))
-
-    def others(self, of_cells: Tensor) -> Tensor:
-        """Sums over the other folds of the same half, from sums of each cell along the second axis."""
-        by_fold = of_cells.unflatten(1, (-1, RIDGE_FOLDS))
-        return (by_fold.sum(2, keepdim=True) - by_fold).flatten(1, 2)
-
-
-def split_cells(halves: Halves, device: torch.device) -> Cells:
-    """The items in every split, half and fold."""
-    cell = np.where(halves.first, 0, RIDGE_FOLDS) + halves.folds
-    inside = (cell[:, None] == np.arange(2 * RIDGE_FOLDS)[:, None]).reshape(-1, cell.shape[1])
-    items = np.argsort(~inside, axis=1, kind="stable")[:, : int(inside.sum(1).max())]
-    real = np.take_along_axis(inside, items, axis=1)
-    return Cells(torch.as_tensor(items, device=device), torch.as_tensor(real, device=device).double(), len(cell))
-
-
 class Ridge:
-    """A linear map from any target to what the states of the other folds of the item's half explain of it."""
+    """A linear map from any target to what the states of the other folds of the item's half explain of it.
+
+    Items lie in cells, a padded table: over splits, then halves, then folds.
+    """
 
     def __init__(
-        self, states: Float[Tensor, "problem item direction"], cells: Cells, penalty: Float[Tensor, " problem"]
+        self, states: Float[Tensor, "problem item direction"], halves: Halves, penalty: Float[Tensor, " problem"]
     ) -> None:
-        self.cells, self.n_items = cells, states.shape[1]
-        self.rows = states[:, cells.items] * cells.real[..., None]
-        self.sizes = cells.others(cells.real.sum(-1)[None])
-        self.mean = cells.others(self.rows.sum(2)) / self.sizes[..., None]
-        gram = cells.others(self.rows.transpose(2, 3) @ self.rows)
+        self.n_splits, self.n_items = halves.first.shape
+        fold = np.where(halves.first, 0, RIDGE_FOLDS) + halves.folds
+        inside = (fold[:, None] == np.arange(2 * RIDGE_FOLDS)[:, None]).reshape(-1, self.n_items)
+        items = np.argsort(~inside, axis=1, kind="stable")[:, : int(inside.sum(1).max())]
+        real = np.take_along_axis(inside, items, axis=1)
+        self.items, self.real = (torch.as_tensor(table, device=states.device) for table in (items, real))
+        self.rows = states[:, self.items] * self.real[..., None]
+        self.sizes = self._sum_others(self.real.sum(-1)[None].double())
+        self.mean = self._sum_others(self.rows.sum(2)) / self.sizes[..., None]
+        gram = self._sum_others(self.rows.transpose(2, 3) @ self.rows)
         gram -= self.sizes[..., None, None] * self.mean[..., :, None] * self.mean[..., None, :]
         gram.diagonal(dim1=-2, dim2=-1).add_(penalty[:, None, None])
-        centred = (self.rows - self.mean[:, :, None]) * cells.real[..., None]
+        centred = (self.rows - self.mean[:, :, None]) * self.real[..., None]
         self.weights = torch.cholesky_solve(centred.transpose(2, 3), torch.linalg.cholesky(gram))
 
     def predict(self, target: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem split item"]:
         """The target, out of fold."""
-        values = self.cells.gather(target)
-        level = self.cells.others(values.sum(-1)) / self.sizes
-        cross = self.cells.others((values[:, :, None] @ self.rows)[:, :, 0])
+        values = self._gather(target)
+        level = self._sum_others(values.sum(-1)) / self.sizes
+        cross = self._sum_others((values[:, :, None] @ self.rows)[:, :, 0])
         cross = cross - (self.sizes * level)[..., None] * self.mean
-        return self.cells.scatter(level[..., None] + (cross[:, :, None] @ self.weights)[:, :, 0], self.n_items)
+        return self._scatter(level[..., None] + (cross[:, :, None] @ self.weights)[:, :, 0])
 
     def adjoint(self, residual: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem split item"]:
         """The transposed map: how much each item's target counts in the sum of predictions weighted by `residual`."""
-        values = self.cells.gather(residual)
+        values = self._gather(residual)
         along = (self.weights @ values[..., None])[..., 0]
-        constant = self.cells.others(values.sum(-1) / self.sizes - (along * self.mean).sum(-1))
-        spread = (self.rows @ self.cells.others(along)[..., None])[..., 0] + constant[..., None] * self.cells.real
-        return self.cells.scatter(spread, self.n_items)
+        constant = self._sum_others(values.sum(-1) / self.sizes - (along * self.mean).sum(-1))
+        spread = (self.rows @ self._sum_others(along)[..., None])[..., 0] + constant[..., None] * self.real
+        return self._scatter(spread)
+
+    def _gather(self, values: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem cell row"]:
+        """Values of the items in each cell's own split; 0 at padding."""
+        of_cells = values.repeat_interleave(2 * RIDGE_FOLDS, dim=-2)
+        return of_cells.gather(-1, self.items.expand_as(of_cells[..., : self.items.shape[1]])) * self.real
+
+    def _scatter(self, values: Float[Tensor, "problem cell row"]) -> Float[Tensor, "problem split item"]:
+        """The reverse of `_gather`."""
+        split = torch.arange(len(self.items), device=values.device) // (2 * RIDGE_FOLDS)
+        spread = values.new_zeros(len(values), self.n_splits * self.n_items)
+        spread[:, (split[:, None] * self.n_items + self.items)[self.real]] = values[:, self.real]
+        return spread.unflatten(-1, (self.n_splits, self.n_items))
+
+    def _sum_others(self, of_cells: Tensor) -> Tensor:
+        """Sums over the other folds of the same half, from sums of each cell along the second axis."""
+        by_fold = of_cells.unflatten(1, (-1, RIDGE_FOLDS))
+        return (by_fold.sum(2, keepdim=True) - by_fold).flatten(1, 2)

@@ -51,7 +51,6 @@ class EvidenceItems:
 
     @property
     def are_enough(self) -> bool:
-        """Whether there are enough answers and groups for a share."""
         return len(self.labels) >= FEWEST_ANSWERS and len(np.unique(self.groups)) >= FEWEST_GROUPS
 
     def take(self, some: NDArray[np.integer]) -> "EvidenceItems":

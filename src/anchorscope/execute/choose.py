@@ -12,8 +12,6 @@ _ALLOWED = "local, ray (workers on this machine: --workers N), ray:HOST:PORT, ra
 
 @dataclass(frozen=True)
 class Choice:
-    """What runs passes."""
-
     kind: str = "local"
     """One of `EXECUTORS`."""
     workers: int | None = None

@@ -51,7 +51,6 @@ class NumericsClass:
 
 
 def numerics_of(lm: LanguageModel) -> NumericsClass:
-    """The numerics class of a model where it is."""
     on_cpu = all(lm.layer_device(layer).type == "cpu" for layer in range(lm.n_layers))
     return NumericsClass(
         device=_device_name(lm),
@@ -99,8 +98,6 @@ def _canary_sequences(vocabulary: int) -> tuple[list[TokenSequence], dict[int, C
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker says of itself when it joins."""
-
     worker: str
     """Its id, new for every process."""
     host: str

@@ -234,7 +234,6 @@ class RayExecutor(Executor):
             progress.finish()
 
     def counts(self) -> dict[str, Any] | None:
-        """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
         if not self.admitted:
             return None
         names = ("done", "repeated", "lost", "coordinator_bytes", "states_bytes")
@@ -256,8 +255,6 @@ class RayExecutor(Executor):
 
 
 class _Call(NamedTuple):
-    """A shard that a worker was given."""
-
     of: "_Pass"
     shard: int
     worker: int
@@ -399,7 +396,6 @@ class WarmModels:
         self._held: dict[tuple[Choice, WorkerJob], Executor] = {}
 
     def executor(self, choice: Choice, job: WorkerJob, progress: Progress) -> Executor:
-        """Runs this model this way."""
         if (choice, job) not in self._held:
             self.close()
             local = LocalExecutor(lambda: job.load(progress))
@@ -407,7 +403,6 @@ class WarmModels:
         return self._held[choice, job]
 
     def close(self) -> None:
-        """Ends all workers, and lets the model go."""
         for executor in self._held.values():
             executor.close()
         if self._held:
@@ -433,7 +428,6 @@ def pack(value: Any, folder: Path | None = None) -> bytes:
 
 
 def unpack(content: bytes) -> Any:
-    """The shard or the part."""
     return pickle.loads(zlib.decompress(content))
 
 

@@ -95,7 +95,6 @@ def run_answers(executor: Executor, work: AnswersPass, progress: Progress) -> li
 
 
 def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> list[Decoded]:
-    """What the model writes after each prompt."""
     decoded: dict[int, Decoded] = {}
     for shard, texts in _run(executor, work, progress):
         decoded.update(zip(shard.items or range(len(texts)), texts, strict=True))
@@ -103,7 +102,6 @@ def run_decoding(executor: Executor, work: DecodePass, progress: Progress) -> li
 
 
 def run_saliency(executor: Executor, work: SaliencyPass, progress: Progress) -> Saliency:
-    """Saliency of all items of a pass."""
     parts = _run(executor, work, progress)
     first = parts[0][1]
     values = np.empty((len(work.sequences), *first.values.shape[1:]), dtype=first.values.dtype)
@@ -131,7 +129,6 @@ def _run(executor: Executor, work: Any, progress: Progress) -> list[tuple[Any, A
 
 
 def _halved(executor: Executor, work: Pass) -> Pass:
-    """The same pass with half the tokens together."""
     n_layers = executor.n_layers
     lengths = work.lengths(n_layers)
     sizes = [(max(lengths[item] for item in batch), len(batch)) for batch in work.batches]

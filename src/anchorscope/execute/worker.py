@@ -38,8 +38,6 @@ from anchorscope.progress import Progress
 
 @dataclass(frozen=True)
 class VariantPart:
-    """What one variant of a pass gave."""
-
     items: Int[ndarray, " item"]
     """Indices of the sequences that were run, in order."""
     logits: Float[ndarray, "item position site probe layer"] | None
@@ -52,8 +50,6 @@ class VariantPart:
 
 @dataclass(frozen=True)
 class StatesPart:
-    """What a shard of a pass gave."""
-
     variants: tuple[VariantPart, ...]
     edges: EdgeCounts
     """How many attention edges every variant lost in every layer."""
@@ -74,8 +70,6 @@ Part = Any
 
 
 class Worker:
-    """Runs shards on one model."""
-
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
         self.prefix = lru_cache(_PREFIXES)(lambda ids: compute_prefix(lm, ids))
@@ -243,7 +237,6 @@ class Collected:
         self._to_host.put(slots, torch.stack(rows))  # a copy, turned by the device
 
     def receive_answers(self, batch: list[int], statistics: Tensor, lengths: list[int]) -> None:
-        """The statistics of the answers of a batch."""
         self._answers.append(statistics)
         self._answered += batch
         self._lengths += lengths

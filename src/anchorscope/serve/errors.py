@@ -25,8 +25,6 @@ _HTTP_ERRORS = {
 
 
 class ServiceError(Exception):
-    """A response that is an error."""
-
     def __init__(
         self, status: int, code: str, message: str, *, param: str | None = None, retry_after: float | None = None
     ) -> None:
@@ -43,13 +41,7 @@ class ServiceError(Exception):
         return JSONResponse({"error": self.record()}, self.status, self.headers)
 
 
-def loading() -> ServiceError:
-    """The model is not loaded yet."""
-    return ServiceError(503, "model_loading", "The model is being loaded; try again soon.", retry_after=2)
-
-
 def draining() -> ServiceError:
-    """The service is ending."""
     return ServiceError(503, "shutting_down", "The service is shutting down; ask another one.", retry_after=5)
 
 
@@ -59,7 +51,6 @@ def internal_error() -> ServiceError:
 
 
 def invalid_request(message: str, param: str | None = None) -> ServiceError:
-    """A field is wrong."""
     return ServiceError(422, "invalid_request", message, param=param)
 
 
@@ -107,8 +98,6 @@ def as_service_error(error: Any) -> ServiceError | None:
 
 
 def error_handlers() -> dict[int | type[Exception], Callable[[Request, Any], Any]]:
-    """How FastAPI answers exceptions."""
-
     async def handle(request: Request, error: Any) -> JSONResponse:
         return (as_service_error(error) or internal_error()).response()
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anchorscope.errors import UserError
 from anchorscope.files import read_regular
-from anchorscope.serve.errors import ServiceError, as_service_error, draining, internal_error, loading
+from anchorscope.serve.errors import ServiceError, as_service_error, draining, internal_error
 from anchorscope.serve.service import LOADING, READY, Service
 
 SHORTEST_KEY = 16
@@ -65,7 +65,6 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_no_keys(host: str, keys: Keys) -> None:
-    """A service that other machines can reach needs keys."""
     if not is_loopback(host) and not keys:
         raise UserError(
             f"--host {host!r} lets other machines in, and there are no keys; add --keys-file FILE with one key a line, "
@@ -116,7 +115,9 @@ class Guard:
         if not is_api:  # nothing else takes a body or counts as a request under way
             return await self.app(scope, receive, send)
         if service.state != READY:
-            raise loading() if service.state == LOADING else draining()
+            message = "The model is being loaded; try again soon."
+            is_loading = service.state == LOADING
+            raise ServiceError(503, "model_loading", message, retry_after=2) if is_loading else draining()
         if service.requests >= service.limits.requests:
             message = "Too many requests are under way; try again later."
             raise ServiceError(429, "too_many_requests", message, retry_after=1)

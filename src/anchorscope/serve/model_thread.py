@@ -59,12 +59,10 @@ class Job:
     result: "Future[Any]" = field(default_factory=Future)
 
     def succeed(self, value: Any) -> None:
-        """Passes the result on, if somebody still waits for it."""
         with suppress(InvalidStateError):
             self.result.set_result(value)
 
     def fail(self, error: BaseException) -> None:
-        """Passes on why there is none."""
         with suppress(InvalidStateError):
             self.result.set_exception(error)
 
@@ -76,8 +74,6 @@ class Job:
 
 @dataclass(eq=False, kw_only=True)
 class WorkJob(Job):
-    """Any work on the model."""
-
     work: Callable[[], Any]
 
 
@@ -96,8 +92,6 @@ class Draw:
 
 @dataclass(eq=False, kw_only=True)
 class AnswerJob(Job):
-    """An answer that the model writes."""
-
     detector: str
     question: Question
     longest: int
@@ -107,7 +101,6 @@ class AnswerJob(Job):
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """The same detector, risk, length and sampling."""
         return ("answer", self.detector, self.risk, self.longest, self.draw.temperature, self.draw.top_p)
 
 
@@ -167,7 +160,6 @@ class ScoreJob(Job):
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """The same detector and the same risk."""
         return ("score", self.detector, self.risk)
 
 
@@ -210,7 +202,6 @@ class JobQueue:
             return not self._closed
 
     def close(self) -> None:
-        """Ends the waiting of the model thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -242,8 +233,6 @@ class JobQueue:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The model with its detectors."""
-
     lm: LanguageModel
     detectors: Mapping[str, Detector]
     batch_tokens: int

@@ -260,7 +260,6 @@ class ChatRequest(Sources, AboutDetector):
     user: Annotated[str, Field(max_length=1000)] | None = Field(None, description="Not used.")
 
     def draw(self) -> Draw:
-        """How tokens are chosen."""
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         seed = None if self.seed is None else self.seed & (2**63 - 1)
         return Draw(self.temperature or 0.0, 1.0 if self.top_p is None else self.top_p, seed, stop)

@@ -63,20 +63,6 @@ def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
     )
     app.include_router(score_router(service))
     app.include_router(chat_router(service))
-    _add_state(app, service)
-    _add_page(app)
-    app.add_middleware(Guard, service=service, keys=keys, is_public=is_public)
-    return app
-
-
-def openapi_text() -> str:
-    """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
-    schema = make_app(cast(Service, None), Keys()).openapi()  # routes use their service only when they are asked
-    return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-
-
-def _add_state(app: FastAPI, service: Service) -> None:
-    """Routes for operators."""
 
     @app.get("/healthz", tags=["state"], summary="Whether the process lives", responses={503: {}})
     async def healthz() -> JSONResponse:
@@ -91,10 +77,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     async def metrics() -> Response:
         return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-
-def _add_page(app: FastAPI) -> None:
-    """The page to try the service. It holds no data: its scripts ask the routes, and show what comes back as text."""
-
+    # The page to try the service. It holds no data: its scripts ask the routes, and show what comes back as text.
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
         headers = {
@@ -107,6 +90,14 @@ def _add_page(app: FastAPI) -> None:
 
     report = [("anchorscope.report", "scripts"), ("anchorscope.report", "templates")]
     app.mount("/page", _PageFiles(directory=_PAGE, packages=report))  # type: ignore[arg-type]
+    app.add_middleware(Guard, service=service, keys=keys, is_public=is_public)
+    return app
+
+
+def openapi_text() -> str:
+    """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
+    schema = make_app(cast(Service, None), Keys()).openapi()  # routes use their service only when they are asked
+    return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 class _PageFiles(StaticFiles):

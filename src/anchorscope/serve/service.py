@@ -62,8 +62,6 @@ class Limits:
 
 
 class Service:
-    """Detectors of one model, ready to be asked."""
-
     def __init__(
         self,
         trained: Mapping[str, TrainedDetector],
@@ -109,7 +107,6 @@ class Service:
 
     @property
     def loaded(self) -> Loaded:
-        """The model with its detectors."""
         assert self.thread.loaded is not None, "requests are refused while the model is being loaded"
         return self.thread.loaded
 

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.template import make_template
-from anchorscope.artefacts.formats import records, with_tensors
 from anchorscope.artefacts.run_folder import RunFolder
-from anchorscope.artefacts.step import Format, Source, StepResult
+from anchorscope.artefacts.step import Format, Source, StepResult, records, with_tensors
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT
 from anchorscope.cost import ModelSize
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
@@ -29,9 +28,8 @@ from anchorscope.evidence.further_runs import ItemPasses
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
 from anchorscope.evidence_parts.principal import default_directions
-from anchorscope.execute.executor import Description, Executor, LocalExecutor
+from anchorscope.execute.executor import Description, Executor, LocalExecutor, Solver, fit_device
 from anchorscope.execute.numerics import NumericsClass
-from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.files import canonical_hash
 from anchorscope.interventions.cuts import of_experiments, with_draws

@@ -15,8 +15,8 @@ from anchorscope.answers.choose import NEEDED, QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label, label_answers
 from anchorscope.answers.template import decode_all_exactly
-from anchorscope.artefacts.formats import Arrays
 from anchorscope.artefacts.sealed_folder import MANIFEST
+from anchorscope.artefacts.step import Arrays
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence

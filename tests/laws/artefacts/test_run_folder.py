@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -15,9 +14,8 @@ from typing import Any
 import pytest
 
 from anchorscope.artefacts import sealed_folder
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run, read_manifest
-from anchorscope.artefacts.step import Format, StepResult
+from anchorscope.artefacts.step import Format, StepResult, records
 from anchorscope.errors import UserError
 from anchorscope.files import LOCK, canonical_hash, folder_beside
 from noting import Notes
@@ -357,16 +355,6 @@ def test_a_second_process_in_the_same_folder_is_refused_until_the_first_is_gone(
         make(folder)
     process.communicate()
     assert process.returncode == 0
-    with open_run(tmp_path / "run") as folder:
-        make(folder)
-
-
-def test_the_lock_of_a_killed_process_is_free(
-    tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
-) -> None:
-    process = other_process(tmp_path / "run")
-    process.send_signal(signal.SIGKILL)
-    process.wait()
     with open_run(tmp_path / "run") as folder:
         make(folder)
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from anchorscope.artefacts import run_folder
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import RunFolder, open_run
-from anchorscope.artefacts.step import Format, Source, StepResult
+from anchorscope.artefacts.step import Format, Source, StepResult, records
 from noting import Notes
 from whole_runs import files_of
 

@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence_parts.need import PENALTIES, Ridge, best_penalty, split_cells
+from anchorscope.evidence_parts.need import PENALTIES, Ridge, best_penalty
 
 
 def ridge(case, penalty):
     states = case.cut.double()
-    cells = split_cells(case.halves, torch.device("cpu"))
-    return Ridge(states, cells, torch.full((len(states),), penalty, dtype=torch.double))
+    return Ridge(states, case.halves, torch.full((len(states),), penalty, dtype=torch.double))
 
 
 def test_the_adjoint_is_the_transposed_map(make_case):

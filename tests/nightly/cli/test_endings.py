@@ -14,7 +14,7 @@ STOPPED = "stopped; the same command goes on where it stopped\n"
 WORKING = """
     import os, signal, sys, time
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may run under nohup
-    from anchorscope.cli import main as door, inputs
+    from anchorscope.cli import main as door, inspect
 
     def install(*_):
         os.write(2, b"working\\n")
@@ -23,7 +23,7 @@ WORKING = """
         finally:
             time.sleep({ending})
 
-    inputs.installed_path = install
+    inspect.installed_path = install
     sys.argv = ["anchorscope", "models"]
     door.main()
 """

@@ -14,8 +14,8 @@ from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.evidence.tables import evidence_tables
 from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores, solve_control, solve_parts
 from anchorscope.evidence_parts.principal import principal_states
+from anchorscope.execute.executor import Solver, fit_device
 from anchorscope.execute.numerics import NumericsClass
-from anchorscope.execute.solver import Solver, fit_device
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.crossfit import (
     fit_probes,

@@ -2,12 +2,10 @@
 
 import json
 import math
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,6 @@ from anchorscope.detecting.inputs import open_runs
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.detector import Detector
 from anchorscope.engine.sequences import SITES, TokenSequence
-from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.sources import build_shape
@@ -206,31 +203,6 @@ def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_
     with watching() as made:
         assert quick(recipe, out) == []
     assert made == []
-
-
-def test_damaged_features_and_states_are_told_and_written_again(kept: Looked, tmp_path: Path) -> None:
-    for name in ("states/facts/features.parquet", states_file("facts", "boost-answer-1")):
-        out = Path(shutil.copytree(kept.path, tmp_path / Path(name).stem))
-        (out / name).write_bytes((out / name).read_bytes()[:-7])
-        with pytest.raises(UserError, match=f"damaged: {name}"):
-            open_finished(out)
-        with watching() as made:
-            quick(kept.recipe, out)
-        assert {one for one in made if "detection" in one} == {"facts/detection-states"}
-        assert numbers(out) == numbers(kept.path)
-
-
-def test_a_disk_without_room_is_told_before_any_pass(small_run: SmallRun, tmp_path: Path) -> None:
-    out = small_run.copy("finished", tmp_path / "run")
-    recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
-    size = len(DETECTION_RUNS) * N_LAYERS * 80 * 32 * 4
-    with watching() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * size - 1))
-        patch.setattr("anchorscope.execute.ray_executor.WorkerJob.load", lambda *_: pytest.fail("a pass is run"))
-        with pytest.raises(UserError, match=r"Keeping states takes .* GB free; leave --keep out"):
-            quick(recipe, out)
-    assert made == []
-    open_finished(out)
 
 
 def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -> None:

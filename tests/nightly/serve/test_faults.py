@@ -113,22 +113,6 @@ def test_the_deadline_ends_a_request_and_its_items_are_never_run(
     assert eventually(lambda: small.service.queue.tokens == 0)
 
 
-def test_a_chat_that_comes_too_late_is_refused_and_the_service_goes_on(
-    served: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, opened = threading.Event(), threading.Event()
-    body = {"messages": [{"role": "user", "content": "Tell me all."}]}
-    with monkeypatch.context() as patch:
-        before_scoring(patch, lambda items: (begun.set(), opened.wait(20)))
-        patch.setattr(served.service, "limits", replace(served.service.limits, deadline=0.3))
-        answer = served.client.post("/v1/chat/completions", json=body)
-        opened.set()
-    assert begun.is_set()
-    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "deadline_exceeded")
-    assert eventually(lambda: served.service.queue.tokens == 0)
-    assert served.score(PAIRS[0]).status_code == 200
-
-
 def test_a_poisoned_item_fails_alone(
     served: Running, offline: dict[str, Detector], monkeypatch: pytest.MonkeyPatch
 ) -> None:

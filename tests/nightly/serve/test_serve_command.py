@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from anchorscope.cli import serve as serve_command
+from anchorscope.cli import detect as serve_command
 from anchorscope.detectors.bundle import TrainedDetector, read_bundle, write_bundle
 from anchorscope.models.loading import load as load_model
 from anchorscope.serve.server import address_of, listen

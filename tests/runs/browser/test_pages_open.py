@@ -14,7 +14,7 @@ import pytest
 
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.checks import read
-from anchorscope.viewing.server import ViewServer
+from anchorscope.viewing import ViewServer
 from browser_fixtures import OpenPage, OpenServed, check
 from browser_pages import PAGES, write_page
 from compared_runs import write_run

@@ -17,17 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.artefacts.formats import records
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.sealed_folder import sealed
-from anchorscope.artefacts.step import StepResult
+from anchorscope.artefacts.step import StepResult, records
 from anchorscope.comparing.compare import compare
 from anchorscope.finished import open_finished
 from anchorscope.report import comparison
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.checks import read
 from anchorscope.report.findings import nested_auc, share_at
-from anchorscope.viewing.server import ViewServer
+from anchorscope.viewing import ViewServer
 from commands import invoke
 from compared_runs import write_run
 from report_shares import run_with_shares

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from anchorscope.cli import inputs
+from anchorscope.cli import inspect
 from anchorscope.cli.main import COMMANDS, EXAMPLES, app
 from commands import invoke
 
@@ -55,7 +55,7 @@ def test_a_stopped_command_says_so_and_our_own_mistakes_keep_their_traceback(mon
     def failing(*_: object) -> Path:
         raise error
 
-    monkeypatch.setattr(inputs, "install", failing)
+    monkeypatch.setattr(inspect, "install", failing)
     error: BaseException = KeyboardInterrupt()
     result = invoke("models", "--install", "smollm2-135m")
     assert result.exit_code == 130
