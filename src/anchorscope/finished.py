@@ -56,7 +56,7 @@ class _Manifest(BaseModel):
     warnings: list[str] = []
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FinishedRun:
     path: Path
     """Where the files are now."""
@@ -205,7 +205,6 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     if wrong is not None:
         raise _damaged(path, wrong)
     options = read_recipe(path / "recipe.toml")
-    options.pop("keep_layers", None)  # older runs could keep the states of some layers
     evidence = options.get("evidence")
     if manifest["schema_version"] < SCHEMA_VERSION and isinstance(evidence, list):  # some are no longer made
         options["evidence"] = [name for name in evidence if name in EVIDENCE]

@@ -34,7 +34,7 @@ from anchorscope.models.wrapping import wrap
 from anchorscope.plugins import packages_of
 from anchorscope.prepare import refuse_too_few, resolve, with_sources
 from anchorscope.progress import PlannedStep, Progress, Silent
-from anchorscope.recipe import Recipe, make_recipe, to_toml
+from anchorscope.recipe import Recipe, make_recipe, options_in, to_toml
 from anchorscope.results import DatasetResult, dataset_result, publish, without_results
 from anchorscope.steps import make
 from anchorscope.steps.job import FILE, MODEL, MODEL_LIBRARIES, DatasetRun, Job, Step
@@ -254,7 +254,7 @@ def _with_earlier_choices(folder: RunFolder, recipe: Recipe, asked: Recipe) -> R
         folder.tell(f"experiments that are there already are kept: {', '.join(more)}")
     earlier: dict[str, Any] = {"evidence": evidence}
     with contextlib.suppress(tomllib.TOMLDecodeError, TypeError, UserError):
-        begun = make_recipe(tomllib.loads(folder.notes.get("recipe", "")))
+        begun = make_recipe(options_in(folder.notes.get("recipe", "")))
         if asked.random_cuts is None:
             earlier["random_cuts"] = begun.random_cuts
         if asked.threads is None and recipe.threads is not None and begun.threads not in (None, recipe.threads):

@@ -231,8 +231,7 @@ def about(name: str) -> str:
 def read_recipe(path: Path) -> dict[str, Any]:
     """The options that a recipe file sets."""
     try:
-        options = tomllib.loads(read_regular(path, _LARGEST_RECIPE).decode())
-        return {name.replace("-", "_"): value for name, value in options.items()}
+        return options_in(read_regular(path, _LARGEST_RECIPE).decode())
     except FileNotFoundError:
         raise UserError(
             f"Recipe {str(path)!r} does not exist; give a .toml file, or leave it out and use options."
@@ -242,6 +241,13 @@ def read_recipe(path: Path) -> dict[str, Any]:
         raise UserError(
             f"Recipe {shortened(str(path))} cannot be read ({reason}); it must be a TOML file of options."
         ) from None
+
+
+def options_in(text: str) -> dict[str, Any]:
+    """The options of a recipe as TOML; those that older ones have, and that are gone, are left out."""
+    options = {name.replace("-", "_"): value for name, value in tomllib.loads(text).items()}
+    options.pop("keep_layers", None)
+    return options
 
 
 def is_plain_text(text: str) -> bool:

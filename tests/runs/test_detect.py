@@ -158,6 +158,15 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     assert found.manifest["bundles"] == sorted(BUNDLES)
 
 
+def test_a_run_that_kept_no_states_before_the_answer_has_the_others(tmp_path: Path) -> None:
+    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
+    found = story.detect([path], out=tmp_path / "out", detectors=FEW, **QUICK)
+    assert not any("did not keep" in line for line in found.manifest["warnings"])
+    more = story.detect([path], out=tmp_path / "more", detectors=(*FEW, "auto"), **QUICK)
+    assert "run did not keep states, not computed now" in " ".join(more.manifest["warnings"])
+    assert set(more.detectors["detector"]) == set(found.detectors["detector"]) == set(FEW)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -125,3 +125,9 @@ def test_a_folder_called_like_a_home_is_named_in_full() -> None:
 def test_a_folder_that_cannot_be_written_down_is_refused(name: str) -> None:
     with pytest.raises(UserError, match="folder's name"):
         named_folder(name)
+
+
+def test_options_of_older_recipes_that_are_gone_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text('keep = ["states"]\nkeep-layers = "3,10-14"\n')
+    assert make_recipe(read_recipe(path)).keep == ("states",)

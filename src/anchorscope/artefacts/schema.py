@@ -153,7 +153,7 @@ FEATURE_SCHEMA = {
 UNAVAILABLE_SCHEMA = _texts("dataset", "experiment", "reason")
 """What can't be done, with the reason; in the manifest."""
 
-DETECTION_VERSION = 2
+DETECTION_VERSION = 3
 """Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 DETECTOR_SCHEMA = {
     **_texts("detector", "train", "test", "metric", "prevalence"),

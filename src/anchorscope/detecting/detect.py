@@ -74,7 +74,7 @@ def complete_runs(
             recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})
             run_recipe(recipe, run.path, progress=progress, for_detectors=run.is_for_detectors)
             run = open_finished(run.path, checked=False)
-        elif "states" in missing:
+        elif any(states_file(name, CLEAN) not in run.manifest["sha256"] for name in run.manifest["reference_layers"]):
             raise UserError(f"The run {str(run.path)!r} kept no states, and they cannot be computed now: {reason}.")
         elif missing:
             warnings.append(f"{run.path.name} did not keep {' and '.join(missing)}, not computed now: {reason}")

@@ -101,16 +101,17 @@ def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
 
 def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:
     """What of it the run did not keep."""
-    kept = run.manifest["sha256"]
+    names, kept = tuple(detectors), run.manifest["sha256"]
+    read_before = any("question-only" in DETECTORS[name].runs for name in names)
     files = {
-        "states": ("clean.safetensors", "question-only.safetensors"),
+        "states": ("clean.safetensors", *["question-only.safetensors"] * read_before),
         "states-cut": (f"{KNOCKOUT}.safetensors",),
-        "detection": ("features.parquet",),
+        "detection": ("features.parquet", "answer-mean.safetensors"),
     }
     datasets = run.manifest["reference_layers"]
     return tuple(
         name
-        for name in needed_keep(detectors)
+        for name in needed_keep(names)
         if any(f"states/{dataset}/{file}" not in kept for dataset in datasets for file in files[name])
     )
 

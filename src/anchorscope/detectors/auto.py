@@ -1,11 +1,10 @@
 """`auto`: probes and confidence, stacked; away from the training questions it is mostly confidence.
 
 The stack is a logistic regression on the log-odds of every layer's probe and on the columns of confidence. On questions
-like those of training it ranks answers better than confidence does; on other questions it may rank them worse. So the
-stack counts in full near the training questions, and `SHARE_AWAY` far from them, where confidence has the rest. A
-question's distance is that of its state before the answer from the nearest training states; the border is the median
-distance of the training questions from each other. A stack that isn't above confidence within the inner folds is not
-used.
+like those of training it ranks answers better than confidence does; on other questions it may rank them worse. So its
+share falls from 1 near the training questions to `SHARE_AWAY` far from them; confidence has the rest. A question's
+distance is that of its state before the answer from the nearest training states; at the median distance of the training
+questions from each other the share is half-way. A stack that isn't above confidence within the inner folds is not used.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from anchorscope.detectors.data import DetectorFit, TrainingData, as_detector, fit_stacked
+from anchorscope.detectors.data import DetectorFit, TrainingData, fit_stacked
 from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, StateKey
 from anchorscope.detectors.fitted import NEIGHBOURS, Fitted, TrainingRange, WeightedSum, WithFallback, mean_of_nearest
 
@@ -40,7 +39,7 @@ def fit_auto(data: TrainingData, groups: Int[np.ndarray, " item"]) -> DetectorFi
     """`auto`; without log-probabilities the single probe takes the place of confidence."""
     probes = [data.at_best(data.bank, [index]) for index in range(len(data.keys))]
     stack = fit_stacked(data, probes, data.confidence)
-    confidence = fit_stacked(data, (), data.confidence) if data.confidence else as_detector(data.probe)
+    confidence = fit_stacked(data, () if data.confidence else (data.probe,), data.confidence)
     helps = data.training.inner_auc(stack.scores) > data.training.inner_auc(confidence.scores)
     ranges = QuestionRanges(data, groups)
     border = ranges.quantile(BORDER)
@@ -93,16 +92,21 @@ class QuestionRanges:
         weight, offset = (part.to(self.data.device) for part in self.projection)
         return self.data.features.state(self.key).to(self.data.device).double() @ weight.T + offset
 
+    def remembered(self, number: int) -> Int[Tensor, " state"]:
+        """The members of a set to which distances are measured."""
+        members = np.flatnonzero(self.data.training.members[number])
+        chosen = members[np.linspace(0, len(members) - 1, min(len(members), MOST_STATES)).round().astype(int)]
+        return torch.from_numpy(chosen).to(self.data.device)
+
     @cached_property
     def distance(self) -> Float[Tensor, "set item"]:
         """Mean distance to the nearest members of other groups."""
-        groups = torch.from_numpy(self.groups).to(self.data.device)
-        apart = torch.cdist(self.coordinates, self.coordinates)
-        apart = apart.masked_fill(groups[:, None] == groups[None], torch.inf)
-        members = torch.from_numpy(self.data.training.members).to(apart.device)
-        return torch.stack(
-            [mean_of_nearest(apart[:, own], min(NEIGHBOURS, max(1, int(own.sum()) - 1))) for own in members]
-        )
+        groups, rows = torch.from_numpy(self.groups).to(self.data.device), []
+        for known in map(self.remembered, range(self.data.training.n_sets)):
+            apart = torch.cdist(self.coordinates, self.coordinates[known])
+            apart = apart.masked_fill(groups[:, None] == groups[known][None], torch.inf)
+            rows.append(mean_of_nearest(apart, min(NEIGHBOURS, max(1, len(known) - 1))))
+        return torch.stack(rows)
 
     def quantile(self, share: float) -> Float[Tensor, " set"]:
         """The distance within which that share of each set's members lie."""
@@ -112,13 +116,11 @@ class QuestionRanges:
     def build(self, number: int, border: float | None = None) -> TrainingRange:
         """The range of one set, on raw states."""
         weight, offset = self.projection
-        members = np.flatnonzero(self.data.training.members[number])
-        remembered = members[np.linspace(0, len(members) - 1, min(len(members), MOST_STATES)).round().astype(int)]
         return TrainingRange(
             self.key,
             weight.float(),
             offset.float(),
-            self.coordinates.cpu()[torch.from_numpy(remembered)].float(),
+            self.coordinates[self.remembered(number)].float().cpu(),
             float(self.quantile(1 - BEYOND)[number]),
             border=border,
             softness=SOFTNESS,

@@ -40,6 +40,7 @@ from anchorscope.detectors.features import (
     refuse_unknown,
     texts_of,
 )
+from anchorscope.detectors.fitted import Fitted, WithFallback
 from anchorscope.engine.capture import PREVIOUS
 from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
@@ -396,15 +397,17 @@ def live_cuts(
             f"the random cut takes {n_random} tokens, the key words are {len(keys)}: there are no more others"
         )
     decisions: dict[str, Decisions] = {}
-    if QUESTION_ONLY in needs.runs or RAUQ in needs.columns or not needs.reads_model:
+    if QUESTION_ONLY in _needs_of_probes(trained.fitted).runs or RAUQ in needs.columns or not needs.reads_model:
         warnings.append(f"cuts are not measured for {trained.name!r}: they change more than it reads of one run")
     else:
         runs = {CLEAN: CLEAN_VARIANT}
         runs |= {name: Variant({0: Cut(tokens, setting.edges)}) for name, tokens in cuts.items() if tokens}
         read = session.features_of_runs("live cuts", [item], runs, needs)
-        decisions = {run: Decisions.of(trained, features) for run, features in read.items()}
-    if "all" in decisions and decisions["all"].outside[0]:
-        warnings.append("without the key words the state is unlike those of training")
+        before = {key: states for key, states in read[CLEAN].states.items() if key[0] == QUESTION_ONLY}
+        uncut = {run: replace(features, states={**features.states, **before}) for run, features in read.items()}
+        decisions = {run: Decisions.of(trained, features) for run, features in uncut.items()}
+        if not all(np.isfinite(decided.probability).all() for decided in decisions.values()):
+            raise UserError("The model's states hold NaN or infinity; run the model in float32 (--dtype float32).")
     (score,) = detector.score_items([item])
     assert score.truth_probability is not None, "an answer that was read has a probability"
     shown = {CLEAN: round(score.truth_probability, 6)}
@@ -428,6 +431,12 @@ def live_cuts(
         "edges": setting.edges,
         "warnings": warnings,
     }
+
+
+def _needs_of_probes(fitted: Fitted) -> Needs:
+    """What a detector reads of the answer; its range reads the question, which stays whole under the cuts."""
+    parts = (fitted.detector, fitted.fallback) if isinstance(fitted, WithFallback) else (fitted,)
+    return Needs.together(part.needs for part in parts)
 
 
 def question_words(question: Question, key_spans: Sequence[Span]) -> list[dict[str, Any]]:

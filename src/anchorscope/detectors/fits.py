@@ -30,7 +30,7 @@ HIDDEN = (256, 128, 64)
 TEXT_DIRECTIONS = 128
 _PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
 _EPOCHS, _BATCH, _RATE = 5, 32, 1e-3  # of SAPLMA
-_NETWORKS_AT_ONCE = 64  # training sets whose networks keep a GPU busy; those of one set fill a CPU's cache
+_AT_ONCE = 2**27  # numbers of a hidden layer that keep a GPU busy; the networks of one set fill a CPU's cache
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
     states = data.clean.values[torch.from_numpy(best).to(data.device)]
     scale = states.square().mean((1, 2), keepdim=True).sqrt()
     states = states / scale
-    step = 1 if data.device.type == "cpu" else _NETWORKS_AT_ONCE
+    step = 1 if data.device.type == "cpu" else max(1, _AT_ONCE // ((INNER_FOLDS + 1) * states.shape[1] * HIDDEN[0]))
     networks, scores = [], []
     for sets in torch.arange(len(states)).split(step):
         networks.append(_train_networks(data.training.take(sets.numpy()), states[sets]))
@@ -257,8 +257,8 @@ class DetectorFits:
         with: an answer would have to be read twice.
         """
         data, training = self.data, self.data.training
-        asks = self.gates[gate].cpu().numpy() >= 0
-        doubled = Training.together([replace(training, weights=side) for side in (asks, ~asks)], axis=1)
+        asks = (self.gates[gate].cpu().numpy() >= 0).astype(np.float64)
+        doubled = Training.together([replace(training, weights=side) for side in (asks, 1 - asks)], axis=1)
         boosted = {(part, alpha): data.changed(boost_name(part, alpha)) for part in _PARTS for alpha in BOOSTS}
         strengths = [((_PARTS[0], first), (_PARTS[1], second)) for first in BOOSTS for second in BOOSTS]
         scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
@@ -270,7 +270,7 @@ class DetectorFits:
             both = replace(data.clean, values=states)
             fits = replace(data, training=own).at_best(bank, range(len(strengths)), both)
             question, answer = fits.scores.chunk(2, dim=1)
-            scores[sets] = torch.where(torch.from_numpy(asks[sets]).to(scores.device), question, answer)
+            scores[sets] = torch.where(torch.from_numpy(asks[sets] > 0).to(scores.device), question, answer)
         return DetectorFit(scores, None)
 
 

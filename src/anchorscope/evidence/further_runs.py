@@ -276,6 +276,7 @@ def agreement_columns(items: Sequence[Item], samples: Sequence[Sequence[str]]) -
 
 EIGEN_RIDGE = 1e-3
 """α of EigenScore."""
+_ITEMS_AT_ONCE = 500  # whose samples' states, at every layer up to the middle one, are in memory together
 
 
 def eigen_scores(passes: ItemPasses, samples: Sequence[Sequence[Answer]]) -> Column:
@@ -283,6 +284,12 @@ def eigen_scores(passes: ItemPasses, samples: Sequence[Sequence[Answer]]) -> Col
 
     1/K · log det(covariance of the K states + α I), at the last token of each sample in the middle layer.
     """
+    starts = range(0, len(passes.items), _ITEMS_AT_ONCE)
+    slices = [slice(start, start + _ITEMS_AT_ONCE) for start in starts]
+    return np.concatenate([_eigen_scores(replace(passes, items=passes.items[own]), samples[own]) for own in slices])
+
+
+def _eigen_scores(passes: ItemPasses, samples: Sequence[Sequence[Answer]]) -> Column:
     texts: dict[tuple[int, ...], int] = {}
     sequences: list[TokenSequence] = []
     rows = []

@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
-from scipy.special import expit
+from scipy.special import expit, logit
 
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import asked
 from anchorscope.detectors.detector import DRAWS, Detector, live_cuts
+from anchorscope.detectors.fitted import WithFallback
 from anchorscope.engine.sequences import CLEAN, SITES, Variant
 from anchorscope.errors import UserError
 from anchorscope.execute.run_passes import run_states
@@ -45,6 +46,28 @@ def test_the_probability_is_that_of_a_runs_cut_states(tiny_llama: LanguageModel,
             log_odds = 1.5 * (float(states[place].double() @ fitted.weight.double()) + fitted.bias) - 0.2
             assert cuts[run] == pytest.approx(expit(log_odds), abs=1e-5)
         assert abs(cuts["all"] - cuts["clean"]) > 5e-7  # there is something to agree on
+
+
+def test_a_range_of_questions_stays_that_of_the_whole_question(tiny_llama: LanguageModel) -> None:
+    """As `detect` makes them: the range, and auto's fallback, read the state before the answer."""
+    made = trained_on(tiny_llama)
+    assert made.range is not None
+    span = replace(made.range, key=("question-only", "mlp", 2))
+    for fitted in (probe(), WithFallback(probe(), probe(seed=1), replace(span, border=1.0, softness=10.0))):
+        detector = Detector(replace(made, fitted=fitted, range=span), tiny_llama)
+        cuts = live_cuts(detector, ASKED)[1]
+        assert cuts["warnings"] == []
+        if isinstance(fitted, WithFallback):
+            (share,) = expit(
+                fitted.range.log_odds(detector.session.features(detector.session.items([ASKED]), span.needs))
+            )
+            parts = [
+                live_cuts(Detector(replace(made, fitted=part), tiny_llama), ASKED)[1]["probability"]["all"]
+                for part in (fitted.detector, fitted.fallback)
+            ]
+            mixed = expit((1 - share) * logit(parts[0]) + share * logit(parts[1]))
+            assert 0.01 < share < 0.99
+            assert cuts["probability"]["all"] == pytest.approx(float(mixed), abs=2e-4)
 
 
 def test_the_record_is_whole_and_plain(detector: Detector) -> None:
