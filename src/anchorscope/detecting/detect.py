@@ -27,12 +27,11 @@ from anchorscope.artefacts.sealed_folder import SealedFolder, damage, only_hashe
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
-from anchorscope.detectors.auto import QuestionRanges
+from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.bundle import Card, DetectorSetting, TrainedDetector, write_bundle
 from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
-from anchorscope.detectors.fitted import WithFallback
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
@@ -427,7 +426,7 @@ def trained_detector(
     # One item of each group, drawn by lot: those of one group are not independent, and files have an order.
     by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
     one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
-    span = fitted.range if isinstance(fitted, WithFallback) else QuestionRanges(trained.fits.data, groups).build(number)
+    span = Ranges(trained.fits.data, groups, CLEAN).build(number)
     about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",

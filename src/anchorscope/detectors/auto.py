@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from anchorscope.detectors.data import DetectorFit, TrainingData, fit_stacked
-from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, StateKey
+from anchorscope.detectors.features import QUESTION_ONLY, StateKey
 from anchorscope.detectors.fitted import NEIGHBOURS, Fitted, TrainingRange, WeightedSum, WithFallback, mean_of_nearest
 
 SHARE_AWAY = 0.15
@@ -26,7 +26,7 @@ BORDER = 0.5
 SOFTNESS = 0.1
 """The width over which confidence takes over, as a share of the border."""
 DEPTH = 2 / 3
-"""Of the model's layers, where the state before the answer is read."""
+"""Of the model's layers, where the states of a range are read."""
 DIRECTIONS = 32
 """Principal directions of a range at most."""
 BEYOND = 0.05
@@ -41,7 +41,7 @@ def fit_auto(data: TrainingData, groups: Int[np.ndarray, " item"]) -> DetectorFi
     stack = fit_stacked(data, probes, data.confidence)
     confidence = fit_stacked(data, () if data.confidence else (data.probe,), data.confidence)
     helps = data.training.inner_auc(stack.scores) > data.training.inner_auc(confidence.scores)
-    ranges = QuestionRanges(data, groups)
+    ranges = Ranges(data, groups, QUESTION_ONLY)
     border = ranges.quantile(BORDER)
     away = torch.sigmoid((ranges.distance - border[:, None]) / (SOFTNESS * border[:, None].clamp(min=1e-12)))
     share = torch.where(helps[:, None], 1 - (1 - SHARE_AWAY) * away, 0.0)
@@ -61,22 +61,22 @@ def fit_auto(data: TrainingData, groups: Int[np.ndarray, " item"]) -> DetectorFi
 
 
 @dataclass(frozen=True)
-class QuestionRanges:
-    """How far every item's state before the answer lies from those of each training set's members.
+class Ranges:
+    """How far every item's state lies from those of each training set's members.
 
     Directions and deviations are those of all items, labels unseen; neighbours are the set's own members of other
-    groups. Where no states before the answer were kept, those of the answer take their place.
+    groups.
     """
 
     data: TrainingData
     groups: Int[np.ndarray, " item"]
+    run: str
+    """Whose states: `clean` reads question and answer, `question-only` the question."""
 
     @cached_property
     def key(self) -> StateKey:
         """The states that are read."""
-        layer = self.data.layers[int(DEPTH * len(self.data.layers))]
-        before = (QUESTION_ONLY, self.data.site, layer)
-        return before if before in self.data.features.states else (CLEAN, self.data.site, layer)
+        return self.run, self.data.site, self.data.layers[int(DEPTH * len(self.data.layers))]
 
     @cached_property
     def projection(self) -> tuple[Float[Tensor, "direction d_model"], Float[Tensor, " direction"]]:

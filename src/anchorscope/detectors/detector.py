@@ -408,6 +408,8 @@ def live_cuts(
         decisions = {run: Decisions.of(trained, features) for run, features in uncut.items()}
         if not all(np.isfinite(decided.probability).all() for decided in decisions.values()):
             raise UserError("The model's states hold NaN or infinity; run the model in float32 (--dtype float32).")
+    if "all" in decisions and decisions["all"].outside[0]:
+        warnings.append("without the key words the state is unlike those of training")
     (score,) = detector.score_items([item])
     assert score.truth_probability is not None, "an answer that was read has a probability"
     shown = {CLEAN: round(score.truth_probability, 6)}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.detectors.auto import SHARE_AWAY, QuestionRanges
+from anchorscope.detectors.auto import SHARE_AWAY, Ranges
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, QUESTION_ONLY, Features
 from anchorscope.detectors.fitted import WeightedSum
 from anchorscope.detectors.training import Dataset
@@ -105,7 +105,7 @@ def test_the_range_knows_its_own_and_tells_strangers() -> None:
     mixing = torch.randn(24, 24, generator=generator)
     own, more = (torch.randn(n, 24, generator=generator) @ mixing + 5 for n in (1000, 2000))
     made = replace(made_dataset(n=1000), groups=np.arange(1000), features=Features(1000, {(CLEAN, "mlp", 3): own}, {}))
-    span = QuestionRanges(made_fits(made).data, made.groups).build(2)
+    span = Ranges(made_fits(made).data, made.groups, CLEAN).build(2)
     assert (span.distance_of(more) > span.limit).mean() == pytest.approx(0.05, abs=0.02)
     assert (span.distance_of(own) <= span.limit).mean() > 0.95
     assert (span.distance_of(more + 60 * mixing[0]) > span.limit).all()
