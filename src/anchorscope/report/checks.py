@@ -385,7 +385,7 @@ def signal_survives(subject: Subject) -> Measured:
 
 
 @_check(
-    "ΔP with random words hidden",
+    "ΔP with random words hidden, where key words move it by over 10 points",
     "random words move the Q-Anchored line {less|more} than a quarter as far as the key words",
     "ratio",
     standing="control",

@@ -195,7 +195,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     better = [name for name, p in p_values if above_zero(net[name], p) == "yes"]
     if not better:
         reason = (
-            f"none of {len(gains)} others is better by more than its passes cost" if gains else "it is the only one"
+            f"none of {len(gains)} others is shown to gain more than its passes cost" if gains else "it is the only one"
         )
         return Recommendation(reference, aurocs[reference], reason)
     best = max(better, key=lambda name: net[name].value)
