@@ -1,6 +1,6 @@
 /* The numbers under the pointer. A figure is a picture drawn once, for page and print; its lines travel with it as
- * numbers (report/panel_figure.py). Pointer, touch and keyboard (arrows, Home, End, Escape) move one cursor along x; a table
- * under the picture lists every line there with its interval. */
+ * numbers (report/panel_figure.py). Pointer, touch and keyboard (arrows, Home, End, Escape) move one cursor along x; a
+ * table under the picture lists every line there with its interval. */
 
 const FIGURE_VALUES = pageData("figure-values") || {};
 
