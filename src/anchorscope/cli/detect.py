@@ -291,12 +291,12 @@ def _show_scores(scored: "Scored") -> None:
     shared = [text for text in times if times[text] == n > 1]
     with page(_LONG * 4) as console:
         table = Table.grid(padding=(0, 2, 0, 0))
-        for place, row in enumerate(scored.scores[:_SHOWN]):
+        for index, row in enumerate(scored.scores[:_SHOWN]):
             table.add_row(
                 VERDICTS[row.verdict],
                 "" if row.truth_probability is None else f"{row.truth_probability:.0%} true",
                 f"{short(row.question, _LONG)} → {short(row.answer, _LONG) or 'nothing'}",
-                _describe_use(scored.uses[place]) if scored.uses else "",
+                _describe_use(scored.uses[index]) if scored.uses else "",
                 harmless("; ".join(text for text in row.warnings if text not in shared)),
             )
         console.print(table)

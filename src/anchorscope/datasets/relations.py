@@ -46,11 +46,11 @@ def load_passages() -> list[Question]:
     for fact in facts:
         by_relation.setdefault(fact.relation, []).append(fact)
 
-    def write(about: Question, said: Question, wording: int) -> str:
+    def write(about: Question, stated: Question, wording: int) -> str:
         article = "the " if f"the {about.subject}" in about.question else ""
         stating = wordings[about.relation or ""]
         sentence = stating[wording % len(stating)]
-        text = sentence.format(subject=f"{article}{about.subject}", object=said.answers[0])
+        text = sentence.format(subject=f"{article}{about.subject}", object=stated.answers[0])
         return str(text[0].upper() + text[1:])
 
     for number, fact in enumerate(facts):
@@ -72,9 +72,9 @@ def load_passages() -> list[Question]:
     return questions
 
 
-def _from_afar(facts: list[Question], place: int) -> Iterator[Question]:
+def _from_afar(facts: list[Question], index: int) -> Iterator[Question]:
     """All facts, beginning a third of the list away: neighbours are often alike."""
-    return (facts[(place + len(facts) // 3 + step) % len(facts)] for step in range(len(facts)))
+    return (facts[(index + len(facts) // 3 + step) % len(facts)] for step in range(len(facts)))
 
 
 def _slug(text: str) -> str:

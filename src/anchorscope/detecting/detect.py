@@ -149,17 +149,17 @@ def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateK
     """Clean states at the headline site and in the residual stream; other runs' at the site."""
     states: dict[StateKey, torch.Tensor] = {}
     for listed in sorted(run.manifest["sha256"]):  # what lies there beside them is none of ours
-        place = run.path / listed
-        if listed != states_file(name, place.stem) or place.stem not in wanted:
+        path = run.path / listed
+        if listed != states_file(name, path.stem) or path.stem not in wanted:
             continue
         run.checked_file(listed)
-        sites = dict.fromkeys((run.recipe.site, "residual") if place.stem == CLEAN else (run.recipe.site,))
+        sites = dict.fromkeys((run.recipe.site, "residual") if path.stem == CLEAN else (run.recipe.site,))
         for site in sites:
-            for layer in map(int, read_header(place)["layers"]):
-                states[place.stem, site, layer] = read_layer(place, site, run.recipe.position, layer)
-                if not bool(torch.isfinite(states[place.stem, site, layer]).all()):
+            for layer in map(int, read_header(path)["layers"]):
+                states[path.stem, site, layer] = read_layer(path, site, run.recipe.position, layer)
+                if not bool(torch.isfinite(states[path.stem, site, layer]).all()):
                     raise UserError(
-                        f"The {place.stem} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, "
+                        f"The {path.stem} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, "
                         f"layer {layer}); run it again with --dtype float32 or bfloat16."
                     )
     return states
@@ -167,9 +167,12 @@ def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateK
 
 def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.ndarray]:
     """Plain numbers: those that were kept for detectors, or the two that every run has."""
-    numbers, place = used.select(log_prob_mean="confidence_mean", log_prob_min="confidence_min"), features_file(name)
-    if place in run.manifest["sha256"]:
-        kept = run.parquet(place.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
+    numbers, kept_file = (
+        used.select(log_prob_mean="confidence_mean", log_prob_min="confidence_min"),
+        features_file(name),
+    )
+    if kept_file in run.manifest["sha256"]:
+        kept = run.parquet(kept_file.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
         numbers = used.select("item_id").join(kept, on="item_id", how="left", maintain_order="left").drop("item_id")
     values = {column: numbers[column].to_numpy().astype(np.float64) for column in numbers.columns}
     return {column: each for column, each in values.items() if np.isfinite(each).all()}
@@ -231,16 +234,16 @@ def detect(
     if out is None and len(paths) > 1:
         raise UserError(f"{len(paths)} runs are given, and no folder for the result; name one with --out.")
     opened = open_runs(paths)
-    place = paths[0] / "detectors" if out is None else Path(out)
+    folder_path = paths[0] / "detectors" if out is None else Path(out)
     device = checked_device(choose_device(chosen.device))
     opened, warnings = complete_runs(opened, chosen, listener)
     key = _key(opened, chosen)
     if not chosen.fresh:
         with suppress(UserError):
-            made = Detection(place)
+            made = Detection(folder_path)
             if (
                 made.manifest.get("inputs_sha256") == key
-                and damage(place, only_hashes(made.manifest["sha256"])) is None
+                and damage(folder_path, only_hashes(made.manifest["sha256"])) is None
             ):
                 return made
     listener.start("read states", 1)
@@ -248,8 +251,8 @@ def detect(
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener, warnings)
-    command, model = _command(paths, place, chosen), str(sources[0].run.manifest["model"]["name"])
-    with _FOLDER.fresh(place) as folder:
+    command, model = _command(paths, folder_path, chosen), str(sources[0].run.manifest["model"]["name"])
+    with _FOLDER.fresh(folder_path) as folder:
         job.compare()
         saved = job.save(folder / "bundles")
         for name, rows in job.evaluation.tables.items():
@@ -283,7 +286,7 @@ def detect(
                 "inputs_sha256": key,
             },
         )
-    return Detection(place)
+    return Detection(folder_path)
 
 
 def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
@@ -494,7 +497,7 @@ def calibration_rows(
     counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
     rows = zip(bins.probability.tolist(), bins.rate.tolist(), (counted.mass * len(labels)).tolist(), strict=True)
     return tuple(
-        {"low": place / BINS, "high": (place + 1) / BINS, "n": round(n), "said": round(mean, 4), "true": round(rate, 4)}
-        for place, (mean, rate, n) in enumerate(rows)
-        if bins.mass[place] > 0
+        {"low": index / BINS, "high": (index + 1) / BINS, "n": round(n), "said": round(mean, 4), "true": round(rate, 4)}
+        for index, (mean, rate, n) in enumerate(rows)
+        if bins.mass[index] > 0
     )

@@ -181,14 +181,14 @@ def pack(trained: TrainedDetector) -> dict[str, bytes]:
     return files
 
 
-def write_bundle(place: Path, trained: TrainedDetector) -> None:
+def write_bundle(folder: Path, trained: TrainedDetector) -> None:
     """Writes a detector as a folder, whole or not at all, and never over a folder that is something else."""
-    write_folder(place, pack(trained))
+    write_folder(folder, pack(trained))
 
 
-def read_bundle(place: str | Path) -> TrainedDetector:
+def read_bundle(folder: str | Path) -> TrainedDetector:
     """The detector of a bundle; refused in one line where it is not what was written."""
-    return unpack(bundle_files(place), str(place))
+    return unpack(bundle_files(folder), str(folder))
 
 
 def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:

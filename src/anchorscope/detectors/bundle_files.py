@@ -36,14 +36,14 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
     return files
 
 
-def write_folder(place: Path, files: Mapping[str, bytes]) -> None:
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes a folder of these files, whole or not at all, in the place of one that holds the same and nothing else."""
-    others = sorted(path.name for path in place.iterdir() if path.name not in files) if place.is_dir() else []
-    if others or (place.exists() and not place.is_dir()):
+    others = sorted(path.name for path in folder.iterdir() if path.name not in files) if folder.is_dir() else []
+    if others or (folder.exists() and not folder.is_dir()):
         content = f"it holds {others[0]!r}" if others else "it is a file"
-        raise UserError(f"{str(place)!r} is no bundle ({content}) and is not replaced; choose another folder.")
-    make_folder(place.parent)
-    with replacing(place) as half_made:
+        raise UserError(f"{str(folder)!r} is no bundle ({content}) and is not replaced; choose another folder.")
+    make_folder(folder.parent)
+    with replacing(folder) as half_made:
         half_made.mkdir()
         for name, content_bytes in files.items():
             (half_made / name).write_bytes(content_bytes)
@@ -74,9 +74,9 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return record
 
 
-def card_rows(place: str | Path) -> list[tuple[str, ...]]:
+def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
     """What a user has to know before trusting the detector of a bundle: rows of one or two cells."""
-    record = checked_record(bundle_files(place), str(place))
+    record = checked_record(bundle_files(folder), str(folder))
     try:
         setting, card = record["setting"], record["card"]
         rows = [
@@ -101,7 +101,7 @@ def card_rows(place: str | Path) -> list[tuple[str, ...]]:
             rows.append((row["metric"], f"{row['value']:.3f}{ends} {where}"))
         return rows
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise refused(str(place), f"the card in {JSON} lacks something or holds something else") from None
+        raise refused(str(folder), f"the card in {JSON} lacks something or holds something else") from None
 
 
 def written(record: Mapping[str, Any]) -> bytes:

@@ -278,7 +278,7 @@ class Detector:
     def score_many(self, pairs: Iterable[tuple[str, str | None] | str], *, risk: float | None = None) -> list[Score]:
         """Answers to many questions, in order: pairs of question and answer, or questions alone."""
         given = ((pair, None) if isinstance(pair, str) else pair for pair in pairs)
-        return self.score_questions([asked(*pair, place) for place, pair in enumerate(given)], risk=risk)
+        return self.score_questions([asked(*pair, index) for index, pair in enumerate(given)], risk=risk)
 
     def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:
         """The same for questions of a dataset, whose subjects and own answers are used where they are known."""

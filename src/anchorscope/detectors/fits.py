@@ -120,11 +120,11 @@ def fit_saplma(data: TrainingData) -> DetectorFit:
 
     def build(number: int) -> Fitted:
         parts = [part[number, INNER_FOLDS].double().cpu() for part in layers]
-        weight, bias, place = [part.T for part in parts[::2]], [part[0] for part in parts[1::2]], int(best[number])
+        weight, bias, layer = [part.T for part in parts[::2]], [part[0] for part in parts[1::2]], int(best[number])
         first = weight[0] / float(scale[number])
-        weight[0], bias[0] = first @ directions.weight[place], bias[0] + first @ directions.offset[place]
+        weight[0], bias[0] = first @ directions.weight[layer], bias[0] + first @ directions.offset[layer]
         weight, bias = ([part.float().contiguous() for part in several] for several in (weight, bias))
-        return Network(data.keys[place], tuple(weight), tuple(bias))
+        return Network(data.keys[layer], tuple(weight), tuple(bias))
 
     return DetectorFit(data.training.assemble(torch.cat(scores)), build)
 

@@ -132,10 +132,10 @@ def tossed(dataset: Dataset, seed: int, toss: int) -> Dataset:
 def _with_inner(dataset: Dataset, members: Bool[np.ndarray, "set item"], seed: int, name: str) -> Training:
     strata = truth_strata(dataset.labels, dataset.relations)
     inner = np.full(members.shape, -1, dtype=np.int64)
-    for place, chosen in enumerate(members):
+    for index, chosen in enumerate(members):
         learns = np.flatnonzero(chosen)
-        order = priorities(seed, f"detector inner {name} {place}", dataset.item_ids)[learns]
-        inner[place, learns] = grouped_folds(dataset.groups[learns], strata[learns], INNER_FOLDS, order)
+        order = priorities(seed, f"detector inner {name} {index}", dataset.item_ids)[learns]
+        inner[index, learns] = grouped_folds(dataset.groups[learns], strata[learns], INNER_FOLDS, order)
     held = inner[:, None] == np.arange(INNER_FOLDS)[None, :, None]
     folds = np.concatenate([held, members[:, None] & ~held]).reshape(-1, members.shape[1])
     parts = np.concatenate([folds, ~members[~members.all(axis=1)]])  # whatever teaches or judges
@@ -219,29 +219,29 @@ def newton(
     share = weights / weights.sum(-1, keepdim=True)
     ridge = design.new_full((design.shape[-1],), penalty)
     ridge[-1] = 1e-9
-    found = design.new_zeros(*weights.shape[:2], design.shape[-1])
+    solution = design.new_zeros(*weights.shape[:2], design.shape[-1])
     sign = (1 - 2 * targets)[:, None]
 
     def objective(weight: Tensor) -> Tensor:
         logits = weight @ design.transpose(1, 2)
         return (softplus(logits * sign) * share).sum(-1) + (ridge * weight.square()).sum(-1) / 2
 
-    now = objective(found)
+    now = objective(solution)
     for _ in range(_STEPS):
-        probability = torch.sigmoid(found @ design.transpose(1, 2))
-        gradient = ((probability - targets[:, None]) * share) @ design + ridge * found
+        probability = torch.sigmoid(solution @ design.transpose(1, 2))
+        gradient = ((probability - targets[:, None]) * share) @ design + ridge * solution
         if float(gradient.abs().max()) < _DONE:
             break
         curvature = probability * (1 - probability) * share
         hessian = (design[:, None] * curvature[..., None]).transpose(2, 3) @ design[:, None] + torch.diag(ridge)
         step = torch.linalg.solve(hessian, gradient[..., None])[..., 0]
-        after = objective(found - step)
+        after = objective(solution - step)
         for _ in range(_HALVINGS):
             worse = (after > now + 1e-12)[..., None]
             if not bool(worse.any()):
                 break
             step = torch.where(worse, step / 2, step)
-            after = objective(found - step)
-        found = torch.where((after <= now)[..., None], found - step, found)
+            after = objective(solution - step)
+        solution = torch.where((after <= now)[..., None], solution - step, solution)
         now = torch.fmin(now, after)
-    return found
+    return solution

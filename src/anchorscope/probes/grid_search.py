@@ -130,8 +130,8 @@ def grid_search(
     arguments = (labels, training, inner, rescale)
     parts = solve(search_chunks, states.flatten(0, 1), n_columns, arguments, device, listener)
     listener.finish()
-    found = [searched for searched, _ in parts]
-    whole = [torch.cat(fields).unflatten(0, (n_places, n_layers)) for fields in zip(*found, strict=True)]
+    results = [searched for searched, _ in parts]
+    whole = [torch.cat(fields).unflatten(0, (n_places, n_layers)) for fields in zip(*results, strict=True)]
     notes = dict.fromkeys(note for _, notes in parts for note in notes)
     return [Searched(*(part[place] for part in whole)) for place in range(n_places)], tuple(notes)
 

@@ -100,11 +100,11 @@ def threshold_at_coverage(
     that the test of `threshold_at_risk` allows. As the number of answers is fixed beforehand, one test is enough."""
     ranked = _Ranked.of(probability, truthful, weights)
     n = len(ranked.probability)
-    place = np.array([min(n, int(np.ceil(coverage * n)))])
-    number = int(ranked.accepted_above(place)[0])
+    last = np.array([min(n, int(np.ceil(coverage * n)))])
+    number = int(ranked.accepted_above(last)[0])
     for risk in np.arange(1, 51) / 100:
         if ranked.passes(float(risk))[number]:
-            least = ranked.above(int(place[0]))
+            least = ranked.above(int(last[0]))
             return Threshold(float(risk), DELTA, least, ranked.coverage(number), n, ranked.prevalence)
     return Threshold(0.5, DELTA, None, 0.0, n, ranked.prevalence)
 

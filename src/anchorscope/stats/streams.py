@@ -35,7 +35,7 @@ def priorities(seed: int, purpose: str, names: Sequence[str]) -> Priorities:
 
 def unnamed(seed: int, purpose: str, number: int) -> Priorities:
     """Random numbers of that many things that have no names but their indices."""
-    return priorities(seed, purpose, [str(place) for place in range(number)])
+    return priorities(seed, purpose, [str(index) for index in range(number)])
 
 
 def mixed(first: Priorities | np.uint64, second: Priorities | np.uint64) -> Priorities:
