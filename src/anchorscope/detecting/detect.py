@@ -32,6 +32,7 @@ from anchorscope.detectors.bundle import Card, DetectorSetting, TrainedDetector,
 from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
+from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
@@ -372,9 +373,10 @@ class _Job:
         saved: dict[str, dict[str, Any]] = {}
         names = [name for name in self.bundles if name in trained.names]
         self.progress.start("bundles", len(names))
+        span = Ranges(trained.fits.data, trained.dataset.groups, CLEAN).build(trained.whole)
         for name in names:
             rows = [row for row in self.evaluation.tables["detectors"] if row["detector"] == name]
-            made = trained_detector(trained, name, self.trained_on, rows, self.options.risks)
+            made = trained_detector(trained, name, self.trained_on, span, rows, self.options.risks)
             write_bundle(folder / name, made)
             saved[name] = self._describe_saved(made, f"{folder.name}/{name}", rows)
             self.progress.advance(1)
@@ -417,9 +419,14 @@ LEADING_COVERAGE = 0.3
 
 
 def trained_detector(
-    trained: TrainedOn, name: str, sources: Sequence[RunDataset], rows: Sequence[dict[str, Any]], risks: Sequence[float]
+    trained: TrainedOn,
+    name: str,
+    sources: Sequence[RunDataset],
+    span: TrainingRange,
+    rows: Sequence[dict[str, Any]],
+    risks: Sequence[float],
 ) -> TrainedDetector:
-    """One detector, ready for use; `sources` are its data, `rows` those of `detectors.csv` about it."""
+    """One detector, ready for use; `sources` are its data, `span` their range, `rows` those of `detectors.csv`."""
     build, dataset, number = trained.fits.fit(name).build, trained.dataset, trained.whole
     assert build is not None, "what cannot be saved is refused before"
     fitted, scale = build(number), trained.calibration(name, natural=True)
@@ -429,7 +436,6 @@ def trained_detector(
     # One item of each group, drawn by lot: those of one group are not independent, and files have an order.
     by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
     one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
-    span = Ranges(trained.fits.data, groups, CLEAN).build(number)
     about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",

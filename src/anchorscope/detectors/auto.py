@@ -42,8 +42,9 @@ def fit_auto(data: TrainingData, groups: Int[np.ndarray, " item"]) -> DetectorFi
     confidence = fit_stacked(data, () if data.confidence else (data.probe,), data.confidence)
     helps = data.training.inner_auc(stack.scores) > data.training.inner_auc(confidence.scores)
     ranges = Ranges(data, groups, QUESTION_ONLY)
-    border = ranges.quantile(BORDER)
-    away = torch.sigmoid((ranges.distance - border[:, None]) / (SOFTNESS * border[:, None].clamp(min=1e-12)))
+    distance = torch.stack([ranges.distance(number) for number in range(data.training.n_sets)])
+    border = torch.stack([ranges.among_members(*pair).quantile(BORDER) for pair in enumerate(distance)])
+    away = torch.sigmoid((distance - border[:, None]) / (SOFTNESS * border[:, None].clamp(min=1e-12)))
     share = torch.where(helps[:, None], 1 - (1 - SHARE_AWAY) * away, 0.0)
     scores = share * stack.scores + (1 - share) * confidence.scores
     build_stack, build_confidence = stack.build, confidence.build
@@ -75,7 +76,6 @@ class Ranges:
 
     @cached_property
     def key(self) -> StateKey:
-        """The states that are read."""
         return self.run, self.data.site, self.data.layers[int(DEPTH * len(self.data.layers))]
 
     @cached_property
@@ -88,7 +88,6 @@ class Ranges:
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "item direction"]:
-        """States along the leading directions."""
         weight, offset = (part.to(self.data.device) for part in self.projection)
         return self.data.features.state(self.key).to(self.data.device).double() @ weight.T + offset
 
@@ -98,30 +97,26 @@ class Ranges:
         chosen = members[np.linspace(0, len(members) - 1, min(len(members), MOST_STATES)).round().astype(int)]
         return torch.from_numpy(chosen).to(self.data.device)
 
-    @cached_property
-    def distance(self) -> Float[Tensor, "set item"]:
-        """Mean distance to the nearest members of other groups."""
-        groups, rows = torch.from_numpy(self.groups).to(self.data.device), []
-        for known in map(self.remembered, range(self.data.training.n_sets)):
-            apart = torch.cdist(self.coordinates, self.coordinates[known])
-            apart = apart.masked_fill(groups[:, None] == groups[known][None], torch.inf)
-            rows.append(mean_of_nearest(apart, min(NEIGHBOURS, max(1, len(known) - 1))))
-        return torch.stack(rows)
+    def distance(self, number: int) -> Float[Tensor, " item"]:
+        """Mean distance to the nearest members of a set that are of other groups."""
+        groups, known = torch.from_numpy(self.groups).to(self.data.device), self.remembered(number)
+        apart = torch.cdist(self.coordinates, self.coordinates[known])
+        apart = apart.masked_fill(groups[:, None] == groups[known][None], torch.inf)
+        return mean_of_nearest(apart, min(NEIGHBOURS, max(1, len(known) - 1)))
 
-    def quantile(self, share: float) -> Float[Tensor, " set"]:
-        """The distance within which that share of each set's members lie."""
-        members = torch.from_numpy(self.data.training.members).to(self.distance.device)
-        return torch.stack([row[own].quantile(share) for row, own in zip(self.distance, members, strict=True)])
+    def among_members(self, number: int, distance: Float[Tensor, " item"]) -> Float[Tensor, " member"]:
+        """Distances of a set's own members."""
+        return distance[torch.from_numpy(self.data.training.members[number]).to(distance.device)]
 
     def build(self, number: int, border: float | None = None) -> TrainingRange:
         """The range of one set, on raw states."""
-        weight, offset = self.projection
+        weight, offset = (part.float() for part in self.projection)
         return TrainingRange(
             self.key,
-            weight.float(),
-            offset.float(),
+            weight,
+            offset,
             self.coordinates[self.remembered(number)].float().cpu(),
-            float(self.quantile(1 - BEYOND)[number]),
+            float(self.among_members(number, self.distance(number)).quantile(1 - BEYOND)),
             border=border,
             softness=SOFTNESS,
         )

@@ -109,7 +109,7 @@ class ScoringSession:
             lm.tokenizer, setting.template, questions, setting.exact_tokens, readable, work.prompts
         )
         rows = zip(questions, answers, located, strict=True)
-        return [Item(question, answer, _UNLABELLED, found) for question, answer, found in rows]
+        return [Item(question, answer, _UNLABELLED, own_tokens) for question, answer, own_tokens in rows]
 
     def at_once(self, needs: Needs) -> int:
         """How many items are best run together: as many as the memory for their states holds."""

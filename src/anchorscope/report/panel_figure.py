@@ -274,7 +274,7 @@ class Forest:
     where: Where = field(default_factory=dict)
     """Which rows of a dataset are drawn."""
     by: str = "group"
-    """The column by whose values the marks on a line are told apart."""
+    """The column that distinguishes the marks on a line."""
     marks: Mapping[str, Look] = field(default_factory=lambda: GROUP_MARKS)
     offset: float = 0.34
     """Between two marks of a line."""
