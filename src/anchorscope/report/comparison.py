@@ -120,7 +120,7 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
         card,
         (setting,),
         _sections(compared, readings, across, checked),
-        (_DELTA_P,),
+        (replace(_DELTA_P, narrow=len(names) == 1),),
         title,
     )
     write_sections_page(page, out, "report")
