@@ -17,26 +17,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, SAMPLES
+from anchorscope.artefacts.schema import FEATURE_SCHEMA
+from anchorscope.catalogue import DETECTION_RUNS, DETECTORS
 from anchorscope.detecting.inputs import BUNDLES
 from anchorscope.detectors.evaluation import Evaluation, Plan, TrainedOn
-from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey, texts_of
+from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, Features, StateKey, texts_of
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.progress import Silent
 from anchorscope.stats.streams import stream
 
 SITE = "mlp"
-KEPT_CUTS = ("knockout", "random")
+FURTHER_RUNS = ("knockout", QUESTION_ONLY, *DETECTION_RUNS)
 SHARE = {"knockout": 0.5, "question-only": 0.6, "answer-only": 0.4, "random-weights": 0.0}
 """What a run leaves of the truth's direction; all of it, where nothing is said."""
-COLUMNS = (
-    *CONFIDENCE,
-    *(f"{cut}_log_prob_{kind}" for cut in KEPT_CUTS for kind in ("mean", "min")),
-    "answer_tokens",
-    "p_true",
-    *(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy")),
-)
+COLUMNS = tuple(name for name in FEATURE_SCHEMA if name != "item_id")
 
 
 @dataclass
@@ -71,7 +66,7 @@ def made_states(
     for layer in range(n_layers):
         signal = 1.2 * np.exp(-(((layer + 0.5) / n_layers - 0.6) ** 2) / 0.08)
         own = torch.randn(n, width, generator=generator, device=device)
-        for run, site in [*((CLEAN, site) for site in SITES), *((run, SITE) for run in (*KEPT_CUTS, *DETECTION_RUNS))]:
+        for run, site in [*((CLEAN, site) for site in SITES), *((run, SITE) for run in FURTHER_RUNS)]:
             noise = torch.randn(n, width, generator=generator, device=device)
             states = (0.8 * own + 0.6 * noise) * scale
             states[:, width // 8] += float(signal * SHARE.get(run, 1.0) * scale[width // 8]) * sign

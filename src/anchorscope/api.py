@@ -115,7 +115,7 @@ class Run(FinishedRun):
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
 
-        Log-probabilities of the answer, clean and cut, P(True), agreement of sampled answers (`docs/run-folder.md`).
+        Log-probabilities of the answer, P(True), agreement of sampled answers (`docs/run-folder.md`).
         """
         return pl.read_parquet(self._kept(features_file(dataset), f"features of {dataset!r}", "detection"))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from anchorscope.answers.choose import LabelCounter
-from anchorscope.catalogue import KNOCKOUT, SAMPLES
+from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence_parts.principal import default_directions
@@ -198,8 +198,9 @@ def run_cost(
         operations += sum(cost for name, cost in costs.items() if steps is None or name in steps)
         states = float(model.n_layers * size.used * model.width * itemsize)
         memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
-        copies = ("states" in recipe.keep) + (1 + cuts) * ("states-cut" in recipe.keep)
-        disk += states * (places * (1 + copies) + 1 + cuts)  # with what is there only while it runs
+        kept = (places + 1) * ("states" in recipe.keep) + 2 * ("states-cut" in recipe.keep)
+        kept += len(DETECTION_RUNS) * ("detection" in recipe.keep)
+        disk += states * (kept + places + 3)  # with what is there only while it runs
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
     if recipe.device == "cpu":
         start = _START_SECONDS * _REFERENCE_RATE / rate

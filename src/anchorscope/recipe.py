@@ -148,7 +148,7 @@ class Recipe(BaseModel):
     """Resamples behind every interval."""
     keep: tuple[str, ...] = option((), OUTPUT, ignore("it only says what files stay"), choices=KEEP, common=True)
     """What stays in the run folder beside the results: states (clean) is enough, as anchorscope detect computes the
-    rest where it needs it: states-cut (under the knockout and the random controls) and detection (what else detectors
+    rest where it needs it: states-cut (under the knockout and a random cut) and detection (what else detectors
     read: confidence, P(True), sampled answers, further states)."""
     report: bool = option(True, OUTPUT, ignore("it says whether a page is made, not what is measured"), common=True)
     """Whether figures and a page are made of the results; tables, answer.json and the manifest are written anyway."""

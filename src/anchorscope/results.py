@@ -153,8 +153,7 @@ def _states_to_keep(run: DatasetRun) -> list[KeptStates]:
         states.append(kept("clean-states", CLEAN, run["clean-states"], job.positions, SITES))
         states.append(kept("before-answer", BEFORE_ANSWER, run["before-answer"][None, None], *headline))
     for name, cut in run["cut-states"].items() if "states-cut" in keep else ():
-        by_place = cut.unflatten(0, (len(job.positions), len(SITES)))
-        states.append(kept("cut-states", name, by_place, job.positions, SITES))
+        states.append(kept("cut-states", name, cut[None, None], *headline))
     for name, at_headline in run["detection-states"].items() if "detection" in keep else ():
         states.append(kept("detection-states", name, at_headline[None, None], *headline))
     return states

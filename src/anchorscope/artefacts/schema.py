@@ -144,7 +144,6 @@ FEATURE_SCHEMA = {
     **_numbers(
         "answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean", "rauq"
     ),
-    **_numbers(*(f"{cut}_log_prob_{part}" for cut in ("knockout", "random") for part in ("mean", "min"))),
     "p_true": pl.Float64(),
     **_numbers(*(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy"))),
     "eigen_score_10": pl.Float64(),

@@ -1,6 +1,6 @@
 """Further runs of the items: numbers and states that detectors read, and controls of the parts.
 
-Detectors read the answer's log-probabilities, clean and under both cuts; P(True), the log-odds of "True" where the
+Detectors read the answer's log-probabilities; P(True), the log-odds of "True" where the
 model is asked whether its answer is true; how far sampled answers agree (self-consistency; semantic entropy over
 clusters of answers that the grader accepts for each other); states under attention multiplied by 1 + α before the
 softmax.
@@ -25,7 +25,7 @@ from torch import Tensor
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.grade import grade
 from anchorscope.answers.template import FEW_SHOT, Example, Template, with_examples
-from anchorscope.catalogue import BOOSTS, KNOCKOUT, RANDOM, SAMPLES, boost_name
+from anchorscope.catalogue import BOOSTS, KNOCKOUT, SAMPLES, boost_name
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import question_key
 from anchorscope.engine.capture import PREVIOUS, AnswerStats
@@ -74,13 +74,12 @@ class ItemPasses:
 
 
 def confidence_columns(passes: ItemPasses) -> dict[str, Column]:
-    """Statistics of the answers' tokens, clean and under both cuts."""
+    """Statistics of the answers' tokens."""
     items, setting, planner = passes.items, passes.setting, passes.planner
-    cuts = [_variant(name, items, setting) for name in (KNOCKOUT, RANDOM)]
     sequences = [item.sequence(setting.positions[:1]) for item in items]
     prefix = before_answers(passes.prefix, sequences)
-    work = planner.states("confidence", sequences, prefix, (CLEAN, *cuts))
-    clean, knockout, random = (given(part.answers) for part in passes.run(replace(work, answer_stats=True)))
+    work = planner.states("confidence", sequences, prefix)
+    clean = given(passes.run(replace(work, answer_stats=True))[0].answers)
     alone = replace(planner.states("attention to the token before", sequences, prefix), attention=PREVIOUS)
     attention = run_states(passes.executor, alone, passes.progress).attention
     of_tokens = enumerate(clean.by_item())
@@ -92,11 +91,6 @@ def confidence_columns(passes: ItemPasses) -> dict[str, Column]:
         "log_prob_first": per_answer(clean.log_prob, clean, operator.itemgetter(0)),
         "margin_first": per_answer(clean.margin, clean, operator.itemgetter(0)),
         "entropy_mean": per_answer(clean.entropy, clean, np.mean),
-        **{
-            f"{name}_log_prob_{part}": per_answer(stats.log_prob, stats, how)
-            for name, stats in ((KNOCKOUT, knockout), (RANDOM, random))
-            for part, how in (("mean", np.mean), ("min", np.min))
-        },
     }
 
 

@@ -164,11 +164,25 @@ def _subspace_iteration(
         product = design.matmat(vectors * scale)
         return product - (product * row_weight).sum(-1, keepdim=True)
 
-    for _ in range(iterations):
-        basis = _orthonormalise(design.rmatmat(centred_product(basis) * row_weight) * scale)
+    for left in reversed(range(iterations)):
+        rows = design.rmatmat(centred_product(basis) * row_weight) * scale
+        basis = _condition(rows) if left else _orthonormalise(rows)
     projected = centred_product(basis).double()
     eigenvalues, rotation = torch.linalg.eigh((projected * row_weight) @ projected.transpose(1, 2))
     return rotation.transpose(1, 2).float() @ basis, eigenvalues.clamp(min=0).float()
+
+
+def _condition(rows: Tensor) -> Tensor:
+    """A basis of the same span that is nearly orthonormal: all that keeps an iteration from losing directions.
+
+    By a shifted Cholesky factor of the Gram matrix (Fukaya and others 2020), which a GPU finds ten times as fast as
+    eigenvectors.
+    """
+    exact = rows.double()
+    gram = exact @ exact.transpose(1, 2)
+    shift = 1e-12 * gram.diagonal(dim1=1, dim2=2).sum(-1).clamp(min=1e-300)
+    gram.diagonal(dim1=1, dim2=2).add_(shift[:, None])
+    return torch.linalg.solve_triangular(torch.linalg.cholesky(gram), exact, upper=False).float()
 
 
 def _orthonormalise(rows: Tensor) -> Tensor:

@@ -31,8 +31,8 @@ class Running:
     """Weight of the items down to a place, [row, place]; places are the ends of ties."""
     true: Floats
     """Weight of the truthful ones among them."""
-    score: Floats
-    """Sum of weight × score down to a place."""
+    said: Floats
+    """Sum of weight × score, or × what else was said of the items, down to a place."""
     pure: Floats
     """Share of true answers among the equal scores that end at each place after the first, [place − 1], where it is
     0 or 1 whatever the weights; NaN where both kinds are."""
@@ -51,15 +51,26 @@ class Running:
 
     def at(self, shares: Floats) -> Floats:
         """The three sums at shares of the whole weight, [3, row, share]; ties are passed in proportion."""
-        sums = np.full((3, len(self.total), len(shares)), np.nan)
-        for row in np.flatnonzero(self.total[:, -1] > 0):
-            for kind, table in enumerate((self.total, self.true, self.score)):
-                sums[kind, row] = np.interp(shares * self.total[row, -1], self.total[row], table[row])
-        return sums
+        whole, n_places = self.total[:, -1:], self.total.shape[1]
+        wanted = shares * whole
+        low, high = np.zeros(wanted.shape, np.int64), np.full(wanted.shape, n_places - 1)
+        for _ in range(n_places.bit_length()):  # halves all rows at once
+            middle = (low + high) // 2
+            is_passed = np.take_along_axis(self.total, middle, axis=1) <= wanted
+            low, high = np.where(is_passed, middle, low), np.where(is_passed, high, middle)
+        tables = self.total, self.true, self.said
+        (start, end), *others = [[np.take_along_axis(one, at, axis=1) for at in (low, high)] for one in tables]
+        part = np.divide(wanted - start, end - start, out=np.zeros_like(start), where=end > start)
+        sums = np.stack([first + part * (last - first) for first, last in ((start, end), *others)])
+        return np.where(whole > 0, sums, np.nan)
 
 
 def per_row(
-    measure: Callable[[Running], Floats], scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None
+    measure: Callable[[Running], Floats],
+    scores: ArrayLike,
+    truthful: ArrayLike,
+    weights: ArrayLike | None,
+    said: ArrayLike | None = None,
 ) -> Floats:
     """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
     values, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
@@ -68,6 +79,7 @@ def per_row(
     given = np.ones(len(values)) if weights is None else np.asarray(weights)
     order = np.argsort(-values, kind="stable")
     ranked, true = values[order], labels[order].astype(np.float64)
+    spoken = ranked if said is None else np.asarray(said, np.float64)[order]
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
     places = np.append(starts, len(ranked))
 
@@ -82,7 +94,7 @@ def per_row(
     parts = []
     for first in range(0, len(rows), at_once):
         weight = rows[first : first + at_once, order].astype(np.float64)
-        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * ranked), pure)))
+        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * spoken), pure)))
     together = np.concatenate(parts)
     return together.reshape(given.shape[:-1] + together.shape[1:])
 
@@ -132,22 +144,23 @@ def reliability_bins(
     items of equal probability. Bins of equal width are (lower, upper], the first one with its lower edge.
     """
     claimed = np.asarray(probability, np.float64)
-    parts = _by_width(claimed, truthful, weights, bins) if equal_width else _by_mass(claimed, truthful, weights, bins)
-    mass, true, said_sum = np.moveaxis(parts, -2, 0)
+    if equal_width:
+        return _as_bins(_by_width(claimed, truthful, weights, bins))
+    return _as_bins(per_row(lambda sums: _by_mass(sums, bins), claimed, truthful, weights))
+
+
+def _as_bins(parts: Floats) -> ReliabilityBins:
+    """The bins of their sums [..., 3, bin]."""
+    mass, true, said = np.moveaxis(parts, -2, 0)
     whole = mass.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return ReliabilityBins(said_sum / mass, true / mass, mass / whole)
+        return ReliabilityBins(said / mass, true / mass, mass / whole)
 
 
-def _by_mass(claimed: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
-    """Weight, true weight and weight × probability, [..., 3, bin]."""
-    edges = np.linspace(0, 1, bins + 1)
-
-    def parts(sums: Running) -> Floats:
-        # The running sums come from high to low.
-        return np.stack([np.diff(one, axis=1)[:, ::-1] for one in sums.at(edges)], axis=1)
-
-    return per_row(parts, claimed, truthful, weights)
+def _by_mass(sums: Running, bins: int = BINS) -> Floats:
+    """Weight, true weight and weight × probability, [row, 3, bin]."""
+    # The running sums come from high to low.
+    return np.stack([np.diff(one, axis=1)[:, ::-1] for one in sums.at(np.linspace(0, 1, bins + 1))], axis=1)
 
 
 def _by_width(claimed: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
@@ -194,11 +207,12 @@ def all_metrics(
         apart = oracle - accuracy
         rejection = _ratio(area - accuracy, np.where(apart > 1e-12, apart, 0.0))
         kept = _accuracy_at(sums, np.asarray(COVERAGES))
-        return np.column_stack([_average_precision(sums), oracle - area, rejection, kept])
+        error = _as_bins(_by_mass(sums)).error
+        return np.column_stack([_average_precision(sums), error, oracle - area, rejection, kept])
 
-    order = np.moveaxis(per_row(of_the_order, probability if scores is None else scores, truthful, weights), -1, 0)
-    of_probability = brier(probability, truthful, weights), reliability_bins(probability, truthful, weights).error
-    return dict(zip(METRICS, (order[0], *of_probability, *order[1:]), strict=True))
+    ordered_by = probability if scores is None else scores
+    order = np.moveaxis(per_row(of_the_order, ordered_by, truthful, weights, probability), -1, 0)
+    return dict(zip(METRICS, (order[0], brier(probability, truthful, weights), *order[1:]), strict=True))
 
 
 def _average_precision(sums: Running) -> Floats:

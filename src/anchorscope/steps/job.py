@@ -197,11 +197,6 @@ class Job:
         return self.positions.index(self.recipe.position), SITES.index(self.recipe.site)
 
     @property
-    def cut_places(self) -> list[Place]:
-        """Those where states under cuts are kept: all, or the headline."""
-        return self.places if "states-cut" in self.recipe.keep else [self.headline]
-
-    @property
     def is_shape(self) -> bool:
         return is_shape(self.recipe.model)
 
@@ -444,9 +439,9 @@ class DatasetRun:
         return with_draws(of_experiments([experiment]), self.job.recipe.random_cuts or 1)
 
     @property
-    def keeping_states(self) -> list[Intervention]:
-        """The interventions whose states are kept, every draw of each."""
-        return [intervention for intervention in self.interventions("knockout") if intervention.keeps_states]
+    def keeping_states(self) -> list[str]:
+        """The interventions whose states are kept; of a random one those of the first draw."""
+        return [each.name for each in self.interventions("knockout") if each.keeps_states and each.draw == 0]
 
     @property
     def is_compiled(self) -> bool:
@@ -468,11 +463,6 @@ class DatasetRun:
         """Principal directions that a view of some items is reduced to."""
         width = self.job.record.identity.d_model
         return min(self.job.recipe.directions or default_directions(n_items, width), n_items - 1, width)
-
-    def headline_cut_states(self) -> dict[str, Tensor]:
-        """States under the cuts at the headline, [layer, item, d_model] each."""
-        index = self.job.cut_places.index(self.job.headline)
-        return {name: states[index] for name, states in self["cut-states"].items()}
 
     @property
     def effects(self) -> list[Effect]:
@@ -499,8 +489,8 @@ class DatasetRun:
     def check_room(self) -> None:
         """Refuses a disk that is too small for the states that are kept, and says how much they will take."""
         job, keep, identity, n_items = self.job, self.job.recipe.keep, self.job.record.identity, len(self.used_items)
-        n_files = ("states" in keep) + len(self.keeping_states) * ("states-cut" in keep)
-        n_places = n_files * len(job.places) + ("states" in keep) + len(DETECTION_RUNS) * ("detection" in keep)
+        n_runs = len(self.keeping_states) * ("states-cut" in keep) + len(DETECTION_RUNS) * ("detection" in keep)
+        n_places = (len(job.places) + 1) * ("states" in keep) + n_runs
         size = n_places * identity.n_layers * n_items * identity.d_model * getattr(torch, identity.dtype).itemsize
         refuse_full_disk(job.folder.path, size)
         if size:

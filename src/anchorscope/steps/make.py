@@ -157,15 +157,12 @@ def effects_of(experiment: str) -> Callable[[DatasetRun], Measurements]:
 
 
 def cut_states(run: DatasetRun) -> dict[str, Tensor]:
-    """States under the cuts where they are kept, [place, layer, item, d_model]."""
-    earlier = run.kept_states("cut-states", [intervention.draw_name for intervention in run.keeping_states])
+    """States under the cuts at the headline, [layer, item, d_model]."""
+    earlier = run.kept_states("cut-states", run.keeping_states)
     if earlier:
-        return {name: states.flatten(0, 1) for name, states in earlier.items()}
-    n_places, headline = len(run.job.cut_places), run.headline_index
-    return {
-        name: states[headline : headline + 1] if len(states) > n_places else states
-        for name, states in _cut_pass(run)[1].items()
-    }
+        return {name: states[0, 0] for name, states in earlier.items()}
+    cut = {name: _cut_pass(run)[1][name] for name in run.keeping_states}
+    return {name: states[run.headline_index if len(states) > 1 else 0] for name, states in cut.items()}
 
 
 def principal(run: DatasetRun) -> dict[str, Tensor]:
@@ -201,7 +198,7 @@ def _measure(
     passes = passes_of(planned, items, setting, job.planner, run.is_compiled)
 
     def keep(intervention: Intervention) -> list[Place]:
-        return job.places if intervention.name == KNOCKOUT else job.cut_places
+        return job.places if intervention.name == KNOCKOUT else [job.headline]
 
     effects, states = measure(job.executor, passes, run.scoring, setting, keep, job.progress, after_pass)
     refuse_no_ops(effects, run["clean-scores"])
@@ -238,17 +235,16 @@ def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
 
 def refits(run: DatasetRun) -> Arrays:
     """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
-    states = run.headline_cut_states()
-    first = [intervention.name for intervention in run.keeping_states if intervention.draw == 0]
-    calls = [(name, states[name], run.splits) for name in first]
-    logits = run.job.fits.each(crossfit.refit_logits, calls, [f"refit {name}" for name in first])
-    return dict(zip(first, logits, strict=True))
+    states = run["cut-states"]
+    calls = [(name, of_cut, run.splits) for name, of_cut in states.items()]
+    logits = run.job.fits.each(crossfit.refit_logits, calls, [f"refit {name}" for name in states])
+    return dict(zip(states, logits, strict=True))
 
 
 def permuted_refits(run: DatasetRun) -> Arrays:
     """AUC of probes trained on the cut states and permuted labels, [permutation]: what chance is for the refit."""
     permuted = crossfit.permuted_truth(run.splits, stream(run.job.recipe.seed, "permuted labels", run.name))
-    inputs = run.headline_cut_states()[KNOCKOUT], run.splits, run.headline_probes.reference[0], permuted
+    inputs = run["cut-states"][KNOCKOUT], run.splits, run.headline_probes.reference[0], permuted
     return {KNOCKOUT: run.job.fits(crossfit.permuted_areas, *inputs, title="permuted labels")}
 
 
@@ -444,7 +440,7 @@ def experiment_of(experiment: Experiment) -> Callable[[DatasetRun], Found]:
             items=run.items_with_log_probs,
             used=run.used,
             states=lambda: run["clean-states"][position, site],
-            cut_states=run.headline_cut_states,
+            cut_states=lambda: run["cut-states"],
             states_before_answer=lambda: run["before-answer"],
             scoring=run.scoring,
             splits=run.splits,
