@@ -27,7 +27,6 @@ from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import standardise
 
 RESIDUAL = "residual"
-_KEYS_AT_ONCE = 16  # whose directions a GPU finds together
 """The site that probes read beside the headline's."""
 
 
@@ -173,15 +172,13 @@ class TrainingData:
         if directions is None:
             device, width = self.device, next(iter(self.features.states.values())).shape[1]
             most = default_directions(self.features.n_items, width)
-            # Every core of a CPU takes keys of its own; a GPU takes several at once.
-            on_cpu = device.type == "cpu"
-            size = 1 if on_cpu else _KEYS_AT_ONCE
+            size = 1 if device.type == "cpu" else 16  # every core of a CPU takes keys of its own
             groups = [keys[first : first + size] for first in range(0, len(keys), size)]
 
             def of_keys(own: tuple[StateKey, ...]) -> Directions:
-                return principal_directions(torch.stack([self.features.state(key) for key in own]), most, device)
+                return principal_directions(torch.stack([*map(self.features.state, own)]), most, device)
 
-            with workers_of_one_thread(torch.get_num_threads() if on_cpu else 1) as pool:
+            with workers_of_one_thread(torch.get_num_threads() if size == 1 else 1) as pool:
                 weights, offsets = zip(*((part.weight, part.offset) for part in pool.map(of_keys, groups)), strict=True)
             directions = Directions(torch.cat(weights), torch.cat(offsets))
         return ProjectedStates(keys, directions, directions.reduce(map(self.features.state, keys), self.device))

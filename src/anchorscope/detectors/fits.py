@@ -62,11 +62,6 @@ def missing_feature(name: str, features: Features, site: str) -> str | None:
     return None
 
 
-def fit_columns(data: TrainingData, names: tuple[str, ...]) -> DetectorFit:
-    """A logistic regression on plain numbers: confidence, RAUQ, length, P(True), agreement of samples."""
-    return fit_stacked(data, (), names)
-
-
 def fit_on(data: TrainingData, keys: tuple[StateKey, ...], directions: Directions | None = None) -> DetectorFit:
     """A probe on other states, along directions of their own, at the key that serves best."""
     states = data.project(keys, directions)
@@ -206,7 +201,7 @@ class DetectorFits:
             elif name in _FITS:
                 self._fits[name] = _FITS[name](self)
             else:
-                self._fits[name] = fit_columns(self.data, DETECTORS[name].columns)
+                self._fits[name] = fit_stacked(self.data, (), DETECTORS[name].columns)
         return self._fits[name]
 
     @cached_property
@@ -275,7 +270,7 @@ class DetectorFits:
 
 
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
-    "confidence": lambda fits: fit_columns(fits.data, fits.data.confidence),
+    "confidence": lambda fits: fit_stacked(fits.data, (), fits.data.confidence),
     "probe": lambda fits: as_detector(fits.data.probe),
     "residual-probe": lambda fits: as_detector(fits.data.residual_probe),
     "question-orthogonal": lambda fits: fit_on(fits.data, fits.data.headline(QUESTION_ORTHOGONAL)),
