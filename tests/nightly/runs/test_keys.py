@@ -27,8 +27,7 @@ MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
 SHARES = {"evidence-terms", "evidence-parts"}
 REWRITTEN = {"evidence-resample", "evidence-paraphrase", "source-terms"}
-KEPT = {"cut-states", "refits", "permuted-refits", "tables"}
-CUT = {"principal-states", *SHARES, *KEPT, *FOUND}
+CUT = {"principal-states", "cut-states", "refits", "permuted-refits", "tables", *SHARES, *FOUND}
 PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *REWRITTEN, *TABLES}
 STATES = {"clean-states", "log-probs", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
@@ -70,7 +69,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "parts": (("context", "answer"), {"source-terms", "evidence-parts", "experiment-sources"}),
     "random_weights": (True, {"evidence-parts", "evidence-random-weights"}),
     "site": ("residual", CUT | ALONE | REWRITTEN | {"null-scores", "detection-states"}),
-    "keep": (("states", "states-cut", "detection"), KEPT),
+    "keep": (("states", "states-cut", "detection"), set()),
     "window": (2, FOUND),
     "bootstrap": (101, {"evidence-parts", *TABLES}),
     "evidence": (tuple(name for name in EVIDENCE if name != "zeroing"), {"tables"}),
