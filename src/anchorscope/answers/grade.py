@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from anchorscope.answers.grade_names import (
@@ -54,6 +55,7 @@ class ParsedAnswer:
     """For every reading of numerals: all words, words without articles, possessives apart."""
 
 
+@lru_cache(maxsize=1024)  # sampled answers are compared pair by pair
 def parse_answer(answer: str) -> ParsedAnswer:
     located = tuple(located_words(answer))
     words = tuple(word.text for word in located)
