@@ -416,7 +416,13 @@ def _sections(
     trained = {display_name(name): words for name, words in context.datasets.items()}
     sections = [
         Section("risk", "Risk and coverage", figures=drawn.get("detector_risk_coverage", ())),
-        Section("other", "On other data", (), filled(("", readings_table(other, subjects=False)))),
+        Section(
+            "other",
+            "On other data",
+            (),
+            figures=drawn.get("detector_elsewhere", ()),
+            tables=filled(("", readings_table(other, subjects=False))),
+        ),
         Section(
             "table",
             "Every detector",
@@ -505,7 +511,7 @@ def _auroc_panels(data: pl.DataFrame) -> list[Forest]:
         Forest(
             "line",
             lines,
-            f"AUROC, n = {max(data['n']):,}",
+            "AUROC",
             width=4.2 if data["dataset"].n_unique() == 1 else 2.6,
             by="kind",
             marks=_AUROC_MARKS,
@@ -518,9 +524,39 @@ def _auroc_panels(data: pl.DataFrame) -> list[Forest]:
 
 
 def _draw_guide(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
-    """The AUROC of confidence through all lines."""
+    """The AUROC of confidence through all lines, and how many answers there are."""
+    axes.set_xlabel(f"AUROC, n = {max(rows['n']):,}")
     for auroc in select(rows, detector=CONFIDENCE)["value"]:
         axes.axvline(auroc, zorder=1.6, **_LINES[CONFIDENCE])
+
+
+_ALL_OTHERS = "all others"
+
+
+def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
+    """Differences to confidence on data that a detector did not learn from; a line per training data."""
+    rows = select(results.differences, metric=AUROC, prevalence=BALANCED, against=CONFIDENCE, detector=[PROBE, AUTO])
+    pooled, own = pl.col("train").str.starts_with(_ALL_BUT), pl.col("train").map_elements(_short_name, pl.String)
+    order = {name: place for place, name in enumerate(results.detectors["test"].unique(maintain_order=True))}
+    rows = rows.filter((pl.col("train") != pl.col("test")) & pl.col("difference").is_finite())
+    return rows.sort(pl.col("test").replace_strict(order, return_dtype=pl.Int64), maintain_order=True).select(
+        "detector",
+        pl.when(pooled).then(pl.lit(_ALL_OTHERS)).otherwise(own).alias("line"),
+        pl.col("test").alias("dataset"),
+        pl.col("difference").alias("value"),
+        "ci_low",
+        "ci_high",
+        "n",
+    )
+
+
+def _elsewhere_panels(data: pl.DataFrame) -> list[Forest]:
+    """A line per training data."""
+    known = [_short_name(name) for name in data["dataset"].unique(maintain_order=True)]
+    lines = sorted(data["line"].unique(maintain_order=True), key=lambda line: [*known, line].index(line))
+    marks = {PROBE: _SIZE | {"color": _LINES[PROBE]["color"], "marker": "s"}, AUTO: _AUROC_MARKS["detector"]}
+    label, apart = "AUROC over confidence", {_ALL_OTHERS}
+    return [Forest("line", {line: line for line in lines}, label, "", 2.6, {}, "detector", marks, set_apart=apart)]
 
 
 def _risk_panels(data: pl.DataFrame) -> list[Lines]:
@@ -565,6 +601,21 @@ CHARTS = (
         side_by_side=4,
         dataset_words=_short_name,
         height=lambda data: 0.205 * data["line"].n_unique() + 0.1,
+        gap=0.22,
+        labels=lambda data: max(0.0, 0.083 * max(map(len, data["line"])) - 0.45),
+    ),
+    ChartSpec(
+        "detector_elsewhere",
+        "learned on one dataset, tested on another",
+        "AUROC of auto and of the single probe minus that of confidence on each test dataset, a line per training data",
+        "A panel per test dataset, a line per training data: what a detector gains over confidence on other data.",
+        "Bars: 95% intervals of the paired difference. Left of 0, confidence alone is better.",
+        _elsewhere_rows,
+        _elsewhere_panels,
+        share="x",
+        side_by_side=4,
+        dataset_words=_short_name,
+        height=lambda data: 0.3 * data["line"].n_unique() + 0.1,
         gap=0.22,
         labels=lambda data: max(0.0, 0.083 * max(map(len, data["line"])) - 0.45),
     ),
