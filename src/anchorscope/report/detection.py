@@ -49,7 +49,7 @@ AUROC, BALANCED, NATURAL = "auroc", "balanced", "natural"
 PROBE, CONFIDENCE, BOTH, AUTO = "probe", "confidence", "probe+confidence", "auto"
 DIGITS = 3
 """Of an AUROC."""
-_ALL_BUT = "all but "
+_ALL_BUT, _ALL_OTHERS = "all but ", "all others"
 _PROMPT = re.compile(r"(.+) \(prompt (.+)\)")
 _GUESSING = 0.5
 _PAPER = {("mop", PROBE): 0.033, ("pr-attention", PROBE): 0.056}
@@ -189,18 +189,22 @@ def recommend(results: DetectionResults) -> Recommendation | None:
         best = max(aurocs, key=lambda name: aurocs[name].value)
         return Recommendation(best, aurocs[best], f"{BOTH} was not measured; this is the highest")
     gains = {name: gain for name in aurocs if (gain := results.mean(name, "same", reference)) is not None}
-    price = {name: NEGLIGIBLE_AUROC * (DETECTORS[name].passes - DETECTORS[reference].passes) for name in gains}
+    price = {name: NEGLIGIBLE_AUROC * (DETECTORS[name].passes - DETECTORS[reference].passes) for name in aurocs}
     net = {name: replace(gain, value=gain.value - price[name]) for name, gain in gains.items()}
+    worth = {reference: 0.0} | {name: gain.value for name, gain in net.items()}
     p_values = zip(net, holm([p_from_interval(gain) for gain in net.values()]), strict=True)
     better = [name for name, p in p_values if above_zero(net[name], p) == "yes"]
-    if not better:
-        reason = (
-            f"none of {len(gains)} others is shown to gain more than its passes cost" if gains else "it is the only one"
-        )
-        return Recommendation(reference, aurocs[reference], reason)
-    best = max(better, key=lambda name: net[name].value)
-    passes = f" with {passes_words(DETECTORS[best].passes)}" if price[best] else ""
-    return Recommendation(best, aurocs[best], f"{signed(gains[best])} against {reference}{passes}")
+    best = max(better, key=worth.__getitem__, default=reference)
+    paid = f" with {passes_words(DETECTORS[best].passes)}" if price[best] else ""
+    none = f"none of {len(gains)} others is shown to gain more than its passes cost" if gains else "it is the only one"
+    reason = f"{signed(gains[best])} against {reference}{paid}" if better else none
+    near = [name for name in worth if name != best and worth[name] > worth[best] - NEGLIGIBLE_AUROC]
+    away = {name: gain for name in near if (gain := results.mean(name, "other", best)) is not None}
+    away = {name: gain for name, gain in away.items() if gain.ci_low > max(0.0, price[name] - price[best])}
+    if away:
+        best, over = max(away, key=lambda name: away[name].value), best
+        reason = f"{signed(away[best])} against {over} on other data, and less than {NEGLIGIBLE_AUROC} worse on its own"
+    return Recommendation(best, aurocs[best], reason)
 
 
 def read_detection(results: DetectionResults, left_out: Mapping[str, str], model: str = "") -> list[Reading]:
@@ -530,9 +534,6 @@ def _draw_guide(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
         axes.axvline(auroc, zorder=1.6, **_LINES[CONFIDENCE])
 
 
-_ALL_OTHERS = "all others"
-
-
 def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
     """Differences to confidence on data that a detector did not learn from; a line per training data."""
     rows = select(results.differences, metric=AUROC, prevalence=BALANCED, against=CONFIDENCE, detector=[PROBE, AUTO])
@@ -551,7 +552,6 @@ def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
 
 
 def _elsewhere_panels(data: pl.DataFrame) -> list[Forest]:
-    """A line per training data."""
     known = [_short_name(name) for name in data["dataset"].unique(maintain_order=True)]
     lines = sorted(data["line"].unique(maintain_order=True), key=lambda line: [*known, line].index(line))
     marks = {PROBE: _SIZE | {"color": _LINES[PROBE]["color"], "marker": "s"}, AUTO: _AUROC_MARKS["detector"]}

@@ -126,6 +126,18 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
     assert found.detector == chosen
 
 
+@pytest.mark.parametrize(
+    ("home", "chosen"),
+    [(0.861, "auto"), (0.853, "auto"), (0.845, "probe+confidence")],
+    ids=["as-good", "near", "worse"],
+)
+def test_of_those_as_good_at_home_the_best_elsewhere_is_chosen(tmp_path, home, chosen):
+    lost = dict.fromkeys(TRUTH, 0.1) | {"confidence": 0.0, "auto": 0.05}
+    found = recommend(asked(World(truth=changed(auto=home), lost=lost), tmp_path)[0])
+    assert found is not None
+    assert found.detector == chosen
+
+
 def test_a_difference_is_read_either_way_round(tmp_path):
     results, *_ = asked(World(), tmp_path)
     cell = ("popqa", "nq")
