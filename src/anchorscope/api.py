@@ -93,8 +93,8 @@ class Run(FinishedRun):
     ) -> "Tensor":
         """Kept states [item, d_model] of one layer (`--keep`).
 
-        `state_items` names the rows. Site and position default to the chart's; `question-only` and the runs of
-        `detection` (`boost-answer-1` …) have only these. The file is memory-mapped: no other layer is read.
+        `state_items` names the rows. Site and position default to the chart's; all but the clean states have only
+        these. The file is memory-mapped: no other layer is read.
         """
         from anchorscope.kept_states import read_layer
 
