@@ -1,7 +1,8 @@
 """States that a run keeps on request (`--keep`): one file per dataset and run of the items.
 
 `states/DATASET/clean.safetensors` holds a tensor [item, d_model] per `SITE/POSITION/LAYER`, in the model's precision;
-the others (`knockout`, `question-only`, `boost-answer-1` …) only at the headline site and position. Files are memory-mapped, so one layer is read without the others; the header names the items in order.
+the others (`knockout`, `question-only`, `boost-answer-1` …) only at the headline site and position. Files are
+memory-mapped, so one layer is read without the others; the header names the items in order.
 """
 
 import json

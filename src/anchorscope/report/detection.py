@@ -2,7 +2,7 @@
 
 `probe+confidence` is the detector to beat. Another one takes its place if, in the mean over the datasets, it gains more
 than its further passes cost (0.01 AUROC each, a convention; fewer passes count in its favour), with p-values of all
-candidates corrected together (Holm). Differences are paired: the same items in the same resamples.
+candidates corrected together (Holm); of those less than 0.01 below it, the best on other data. Differences are paired.
 """
 
 import math
@@ -184,26 +184,24 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     aurocs = {name: mean for name, mean in means.items() if mean is not None}
     if not aurocs:
         return None
-    reference = next((name for name in (BOTH, CONFIDENCE, PROBE) if name in aurocs), None)
-    if reference is None:
-        best = max(aurocs, key=lambda name: aurocs[name].value)
-        return Recommendation(best, aurocs[best], f"{BOTH} was not measured; this is the highest")
+    highest = max(aurocs, key=lambda name: aurocs[name].value)
+    reference = next((name for name in (BOTH, CONFIDENCE, PROBE) if name in aurocs), highest)
     gains = {name: gain for name in aurocs if (gain := results.mean(name, "same", reference)) is not None}
     price = {name: NEGLIGIBLE_AUROC * (DETECTORS[name].passes - DETECTORS[reference].passes) for name in aurocs}
     net = {name: replace(gain, value=gain.value - price[name]) for name, gain in gains.items()}
-    worth = {reference: 0.0} | {name: gain.value for name, gain in net.items()}
     p_values = zip(net, holm([p_from_interval(gain) for gain in net.values()]), strict=True)
     better = [name for name, p in p_values if above_zero(net[name], p) == "yes"]
-    best = max(better, key=worth.__getitem__, default=reference)
-    paid = f" with {passes_words(DETECTORS[best].passes)}" if price[best] else ""
-    none = f"none of {len(gains)} others is shown to gain more than its passes cost" if gains else "it is the only one"
-    reason = f"{signed(gains[best])} against {reference}{paid}" if better else none
-    near = [name for name in worth if name != best and worth[name] > worth[best] - NEGLIGIBLE_AUROC]
-    away = {name: gain for name in near if (gain := results.mean(name, "other", best)) is not None}
-    away = {name: gain for name, gain in away.items() if gain.ci_low > max(0.0, price[name] - price[best])}
+    best = max(better, key=lambda name: net[name].value, default=reference)
+    reason = f"none of {len(gains)} others is shown to gain more than its passes cost" if gains else "it is the highest"
+    if better:
+        reason = f"{signed(gains[best])} against {reference}, {passes_words(DETECTORS[best].passes)}"
+    near = [name for name in aurocs if aurocs[name].value > aurocs[best].value - NEGLIGIBLE_AUROC]
+    away = {name: gain for name in near if (gain := results.mean(name, "other", reference)) is not None}
+    least = away[best].value if best in away else 0.0
+    away = {name: gain for name, gain in away.items() if gain.ci_low > least + max(0.0, price[name] - price[best])}
     if away:
-        best, over = max(away, key=lambda name: away[name].value), best
-        reason = f"{signed(away[best])} against {over} on other data, and less than {NEGLIGIBLE_AUROC} worse on its own"
+        best = max(away, key=lambda name: away[name].value)
+        reason = f"{signed(away[best])} against {reference} on other data, less than {NEGLIGIBLE_AUROC} below the best"
     return Recommendation(best, aurocs[best], reason)
 
 
@@ -537,12 +535,13 @@ def _draw_guide(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
 def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
     """Differences to confidence on data that a detector did not learn from; a line per training data."""
     rows = select(results.differences, metric=AUROC, prevalence=BALANCED, against=CONFIDENCE, detector=[PROBE, AUTO])
-    pooled, own = pl.col("train").str.starts_with(_ALL_BUT), pl.col("train").map_elements(_short_name, pl.String)
     order = {name: place for place, name in enumerate(results.detectors["test"].unique(maintain_order=True))}
-    rows = rows.filter((pl.col("train") != pl.col("test")) & pl.col("difference").is_finite())
+    rows = rows.filter((pl.col.train != pl.col.test) & ~pl.col.test.str.contains(_PROMPT.pattern)).drop_nans(
+        "difference"
+    )
     return rows.sort(pl.col("test").replace_strict(order, return_dtype=pl.Int64), maintain_order=True).select(
         "detector",
-        pl.when(pooled).then(pl.lit(_ALL_OTHERS)).otherwise(own).alias("line"),
+        pl.when(pl.col.train.str.starts_with(_ALL_BUT)).then(pl.lit(_ALL_OTHERS)).otherwise("train").alias("line"),
         pl.col("test").alias("dataset"),
         pl.col("difference").alias("value"),
         "ci_low",
@@ -552,11 +551,11 @@ def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
 
 
 def _elsewhere_panels(data: pl.DataFrame) -> list[Forest]:
-    known = [_short_name(name) for name in data["dataset"].unique(maintain_order=True)]
+    known = data["dataset"].unique(maintain_order=True).to_list()
     lines = sorted(data["line"].unique(maintain_order=True), key=lambda line: [*known, line].index(line))
     marks = {PROBE: _SIZE | {"color": _LINES[PROBE]["color"], "marker": "s"}, AUTO: _AUROC_MARKS["detector"]}
-    label, apart = "AUROC over confidence", {_ALL_OTHERS}
-    return [Forest("line", {line: line for line in lines}, label, "", 2.6, {}, "detector", marks, set_apart=apart)]
+    words, label = {line: _short_name(line) for line in lines}, "AUROC over confidence"
+    return [Forest("line", words, label, width=2.6, by="detector", marks=marks, set_apart={_ALL_OTHERS})]
 
 
 def _risk_panels(data: pl.DataFrame) -> list[Lines]:
@@ -617,7 +616,7 @@ CHARTS = (
         dataset_words=_short_name,
         height=lambda data: 0.3 * data["line"].n_unique() + 0.1,
         gap=0.22,
-        labels=lambda data: max(0.0, 0.083 * max(map(len, data["line"])) - 0.45),
+        labels=lambda data: max(0.0, 0.083 * max(map(len, map(_short_name, data["line"]))) - 0.45),
     ),
     ChartSpec(
         "detector_risk_coverage",

@@ -127,13 +127,18 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
 
 
 @pytest.mark.parametrize(
-    ("home", "chosen"),
-    [(0.861, "auto"), (0.853, "auto"), (0.845, "probe+confidence")],
-    ids=["as-good", "near", "worse"],
+    ("truth", "chosen"),
+    [
+        ({"auto": 0.861}, "auto"),
+        ({"auto": 0.853}, "auto"),
+        ({"auto": 0.845}, "probe+confidence"),
+        ({"auto": 0.845, "confidence": 0.8405}, "probe+confidence"),  # cheaper, and 0.02 worse at home
+        ({"auto": 0.866, "saplma": 0.868}, "auto"),  # the best at home has no difference of its own to it
+    ],
 )
-def test_of_those_as_good_at_home_the_best_elsewhere_is_chosen(tmp_path, home, chosen):
+def test_of_those_as_good_at_home_the_best_elsewhere_is_chosen(tmp_path, truth, chosen):
     lost = dict.fromkeys(TRUTH, 0.1) | {"confidence": 0.0, "auto": 0.05}
-    found = recommend(asked(World(truth=changed(auto=home), lost=lost), tmp_path)[0])
+    found = recommend(asked(World(truth=changed(**truth), lost=lost), tmp_path)[0])
     assert found is not None
     assert found.detector == chosen
 
