@@ -16,7 +16,6 @@ from statistics import median
 import torch
 
 from anchorscope.answers.template import make_template
-from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.question import Question
 from anchorscope.detectors.bundle import Card, DetectorSetting, TrainedDetector
@@ -28,19 +27,18 @@ from anchorscope.execute.run_passes import run_states
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import choose_device, choose_dtype
 from anchorscope.models.loading import load as load_model
-from anchorscope.plan.passes import shared_tokens
 from anchorscope.progress import Silent
 from anchorscope.stats.calibration import Calibration
 
 SITE = "mlp"
-TARGETS = {"one pass": 0.8, "one pass, with confidence": 0.8, "two passes, with confidence": 0.45}
+TARGETS = {"one pass": 0.8, "one pass, with confidence": 0.8}
 """The least share of a clean pass's rate."""
 
 
-def detector(lm: LanguageModel, runs: tuple[str, ...], columns: tuple[str, ...], layer: int) -> Detector:
-    """A probe per run, and columns, added up."""
-    probes = tuple(LinearProbe((run, SITE, layer), torch.ones(lm.d_model), 0.0) for run in runs)
-    fitted = WeightedSum(probes, (1.0,) * len(probes), columns, (1.0,) * len(columns), 0.0)
+def detector(lm: LanguageModel, columns: tuple[str, ...], layer: int) -> Detector:
+    """A probe and columns, added up."""
+    probe = LinearProbe((CLEAN, SITE, layer), torch.ones(lm.d_model), 0.0)
+    fitted = WeightedSum((probe,), (1.0,), columns, (1.0,) * len(columns), 0.0)
     template = make_template("few-shot", lm.tokenizer, lm.needs_bos)
     setting = DetectorSetting.of(vars(lm.identity()), template, "final")
     return Detector(TrainedDetector("made up", fitted, Calibration(1.0, 0.0, 0.5), setting, Card()), lm)
@@ -52,7 +50,7 @@ def clean_pass(scorer: Detector, questions: list[Question]) -> Callable[[], obje
     items = session.items(questions)
     prefix = items[0].located.input_ids[: items[0].located.prefix_length]
     sequences = [item.sequence(("final",)) for item in items]
-    work = session.planner.states("clean", sequences, shared_tokens(prefix, sequences))
+    work = session.planner.states("clean", sequences, prefix)
     work = replace(work, keep=(((0, SITES.index(SITE)),),))
     return lambda: run_states(session.executor, work, Silent())
 
@@ -69,10 +67,8 @@ def main() -> None:
     lm = load_model(given.model, choose_dtype("auto", device), device)
     questions = [replace(one, model_answer=one.answers[0]) for one in open_dataset(parse_spec("atlas"))][: given.items]
     layer = 2 * lm.n_layers // 3
-    one = detector(lm, (CLEAN,), (), layer)
-    sure = detector(lm, (CLEAN,), CONFIDENCE, layer)
-    two = detector(lm, (CLEAN, KNOCKOUT), (*CONFIDENCE, "knockout_log_prob_mean"), layer)
-    scored = dict(zip(TARGETS, (one, sure, two), strict=True))
+    one, sure = (detector(lm, columns, layer) for columns in ((), CONFIDENCE))
+    scored = dict(zip(TARGETS, (one, sure), strict=True))
     ways = {"clean pass": clean_pass(one, questions)}
     ways |= {name: (lambda who=who: who.score_questions(questions)) for name, who in scored.items()}
     clock = time.perf_counter if lm.device.type == "cuda" else time.process_time

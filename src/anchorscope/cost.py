@@ -40,7 +40,7 @@ _REFERENCE_RATE = 6.2e10  # operations per second of the machine on which all th
 _REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = 7.0, 1.0, 9.0  # there: page and figures, tables alone, imports
 _LOAD_RATE = 4e8  # bytes of weights per second: hashed, read, checked
 _OTHER_EXPERIMENTS = {"experiment-matched": 0.4, "experiment-wordings": 2.9}  # passes; others were not measured
-_DETECTION = {"detection-columns": 4.0, "detection-states": 2.7}  # passes
+_DETECTION = {"detection-columns": 2.0, "detection-states": 2.7}  # passes
 _PROCESS_BYTES = 7e8  # Python with its libraries
 _FOLDER_BYTES = 3e7  # tables, figures, page, and what steps keep
 _GPU_SHARE = 0.35  # of a large product's rate that passes of many small ones reach
@@ -200,7 +200,8 @@ def run_cost(
         memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
         kept = (places + 1) * ("states" in recipe.keep) + 2 * ("states-cut" in recipe.keep)
         kept += len(DETECTION_RUNS) * ("detection" in recipe.keep)
-        disk += states * (kept + places + 3)  # with what is there only while it runs
+        made = places + 4 + len(DETECTION_RUNS) * ("detection" in recipe.keep)  # there only while it runs
+        disk += states * (kept + made)
     rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
     if recipe.device == "cpu":
         start = _START_SECONDS * _REFERENCE_RATE / rate

@@ -180,7 +180,7 @@ def _condition(rows: Tensor) -> Tensor:
     """
     exact = rows.double()
     gram = exact @ exact.transpose(1, 2)
-    shift = 1e-12 * gram.diagonal(dim1=1, dim2=2).sum(-1).clamp(min=1e-300)
+    shift = 1e-12 * gram.diagonal(dim1=1, dim2=2).sum(-1).clamp(min=1e-280)
     gram.diagonal(dim1=1, dim2=2).add_(shift[:, None])
     return torch.linalg.solve_triangular(torch.linalg.cholesky(gram), exact, upper=False).float()
 

@@ -32,8 +32,8 @@ PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null
 STATES = {"clean-states", "log-probs", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
 ALONE = {"before-answer", "answer-alone"}
-USED = {"attention-mass", *ALONE, "detection-columns", "detection-states", *STATES}
-LABELS = {"tokens", "labels", "detection-samples", *USED}
+USED = {"attention-mass", *ALONE, "detection-states", *STATES}
+LABELS = {"tokens", "labels", "detection-samples", "detection-columns", *USED}
 ANSWERS = {"answers", *LABELS}
 ALL = {"questions", *ANSWERS}
 ASKED = {*EFFECTS, *FOUND, *DETECTION, *REWRITTEN}
@@ -59,11 +59,9 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "folds": (4, PROBED),
     "edges": (
         "direct",
-        EFFECTS
-        | CUT
-        | {"attention-mass", "answer-alone", "null-scores", "source-terms", *DETECTION} - {"detection-samples"},
+        EFFECTS | CUT | {"attention-mass", "answer-alone", "null-scores", "source-terms", "detection-states"},
     ),
-    "random_cuts": (3, {"effects-knockout"} | CUT),
+    "random_cuts": (3, {"effects-knockout", "principal-states", *SHARES, *TABLES}),
     "evidence_items": (61, MANY_PASSES | TABLES),
     "directions": (9, {"principal-states", "null-scores", "experiment-sources", *SHARES, *REWRITTEN}),
     "parts": (("context", "answer"), {"source-terms", "evidence-parts", "experiment-sources"}),
