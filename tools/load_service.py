@@ -77,17 +77,16 @@ def percentile(values: list[float], share: float) -> float | None:
     return None if not values else sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-async def clients(urls: list[str], n: int, total: int, until: float) -> dict[str, Any]:
-    """So many clients, dealt out to the services, each with one item at a time, until all are done or the time is over;
-    a refused one comes again.
+async def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
+    """So many clients, each with one item at a time, until all are done or the time is over; a refused one comes again.
 
     The rate is that of the items until then, or until the last one was done.
     """
     taken, seconds = iter(range(total)), []
     statuses: dict[int, int] = {}
 
-    async def one(number: int) -> None:
-        async with httpx.AsyncClient(base_url=urls[number % len(urls)], timeout=120, verify=False) as client:
+    async def one() -> None:
+        async with httpx.AsyncClient(base_url=url, timeout=120, verify=False) as client:
             for place in taken:
                 status = 429
                 while status == 429 and time.monotonic() < until:
@@ -103,7 +102,7 @@ async def clients(urls: list[str], n: int, total: int, until: float) -> dict[str
                         ended.append(time.perf_counter())
 
     began, ended = time.perf_counter(), list[float]()
-    await asyncio.gather(*map(one, range(n)))
+    await asyncio.gather(*(one() for _ in range(n)))
     rate = len(seconds) / (max(ended) - began) if ended else 0.0
     return {
         "clients": n,
@@ -125,7 +124,7 @@ async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
     """
     async with httpx.AsyncClient(base_url=url, timeout=120, verify=False) as client:
         before = statistics.median([(await ask(client, item))[1] for item in made_items(5)])
-        borne = max(alone, (await clients([url], 32, 1_000_000, time.monotonic() + MEASURED_FOR))["items_per_s"])
+        borne = max(alone, (await clients(url, 32, 1_000_000, time.monotonic() + MEASURED_FOR))["items_per_s"])
         rate = TIMES_BORNE * borne
         n, several = max(1, int(rate * seconds)), max(1, min(8, (os.cpu_count() or 1) - 2))
         with ProcessPoolExecutor(several, get_context("spawn")) as processes:
@@ -196,8 +195,9 @@ async def _offered(url: str, places: range, rate: float, begin: float) -> tuple[
 
 
 def resident(pid: int) -> int:
-    """Bytes that a process has in memory."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    """Bytes that a process and those that it has started have in memory."""
+    started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in (pid, *started))
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -211,7 +211,7 @@ async def soak(url: str, pid: int, minutes: float) -> dict[str, Any]:
             sizes.append(resident(pid))
             await asyncio.sleep(min(5.0, 6 * minutes))
 
-    found, _ = await asyncio.gather(clients([url], 8, 1_000_000, until), watch())
+    found, _ = await asyncio.gather(clients(url, 8, 1_000_000, until), watch())
     tenths = [sizes[(part * len(sizes)) // 10] for part in range(1, 10)] + [sizes[-1]]
     return {
         **found,
@@ -234,6 +234,8 @@ def start(options: argparse.Namespace) -> tuple[subprocess.Popen[str], str]:
         "--json",
         "--threads",
         str(options.threads),
+        "--processes",
+        str(options.processes),
         "--device",
         options.device,
         "--log-file",
@@ -258,26 +260,24 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--requests", type=int, default=50, help="requests of one client")
     parser.add_argument("--items", type=int, default=256, help="requests of 8 and of 32 clients, one item each")
-    parser.add_argument("--processes", type=int, default=1, help="services that the clients are dealt out to")
+    parser.add_argument("--processes", type=int, default=1, help="of the service")
     parser.add_argument("--overload-seconds", type=float, default=20.0, help="0 leaves the overload out")
     parser.add_argument("--soak-minutes", type=float, default=0.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     alone = in_process(options.bundle, options)
-    services = [start(options) for _ in range(options.processes)]
-    urls, (running, url) = [url for _, url in services], services[0]
+    running, url = start(options)
     try:
         found: dict[str, Any] = {"in_process": alone}
         for n, total in ((1, options.requests), (8, options.items), (32, options.items)):
-            found[f"clients_{n}"] = asyncio.run(clients(urls, n, total, time.monotonic() + LONGEST))
+            found[f"clients_{n}"] = asyncio.run(clients(url, n, total, time.monotonic() + LONGEST))
         if options.overload_seconds:
             found["overload"] = asyncio.run(overload(url, options.overload_seconds, alone["items_per_s"]))
         if options.soak_minutes:
             found["soak"] = asyncio.run(soak(url, running.pid, options.soak_minutes))
     finally:
-        for running, _ in services:
-            running.terminate()
-            running.wait(60)
+        running.terminate()
+        running.wait(60)
     one, pass_s = found["clients_1"], alone["pass_p50_s"]
     found["ratios"] = {
         "one_client_p50_over_pass": one["p50_s"] / pass_s,

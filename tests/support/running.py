@@ -12,7 +12,8 @@ from anchorscope.detectors.bundle import TrainedDetector
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.serve.guard import Keys
 from anchorscope.serve.monitoring import ServiceLog
-from anchorscope.serve.server import ServiceServer, address_of, listen
+from anchorscope.serve.processes import address_of, listen
+from anchorscope.serve.server import ServiceServer
 from anchorscope.serve.service import Limits, Service, by_id
 from detector_cases import added, probe, trained_on
 

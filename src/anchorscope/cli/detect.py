@@ -4,6 +4,7 @@ import importlib.util
 import os
 import shlex
 import sys
+import threading
 import webbrowser
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -353,8 +354,11 @@ def serve(
     device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
     dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
     threads: Annotated[
-        int | None, running(min=1, max=1024, help="Cores for the model; 1 on the CPU by default.")
+        int | None, running(min=1, max=1024, help="Cores for each process's model; 1 on the CPU by default.")
     ] = None,
+    processes: Annotated[
+        int, running(min=1, max=64, help="Processes that answer on the port, each with its own copy of the model.")
+    ] = 1,
     host: Annotated[str, _door(help="The address to listen on; any but this machine's own needs keys.")] = "127.0.0.1",
     port: Annotated[int, _door(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
     keys_file: Annotated[
@@ -384,10 +388,27 @@ def serve(
 
     for bundle in bundles or ():
         checked_record(bundle_files(bundle), str(bundle))
+    from anchorscope.serve.processes import SHARED_PORT, address_of, end_with_parent, listen, reserve, serve_together
+
+    def report_ready(record: dict[str, Any]) -> None:
+        if as_json:
+            emit_json(record)
+        else:
+            say(f"{', '.join(record['detectors'])} on {record['model']}: {record['url']}  (Ctrl-C ends)", quiet)
+        if open_browser and has_screen():
+            webbrowser.open(record["url"])
+
+    if SHARED_PORT:
+        port, as_json, open_browser = SHARED_PORT, True, False  # the parent reads the object
+        threading.Thread(target=end_with_parent, daemon=True).start()
+    elif processes > 1:
+        with user_errors(stopped="stopped"), reserve(host, port) as bound:
+            say(f"starting {processes} processes; {address_of(bound)} answers when they are ready", quiet or as_json)
+            raise SystemExit(serve_together(bound, processes, report_ready))
     with loading("torch", quiet or as_json):
         from anchorscope.serve.guard import Keys, is_loopback, read_keys, refuse_no_keys
         from anchorscope.serve.monitoring import ServiceLog
-        from anchorscope.serve.server import ServiceServer, address_of, listen, run_server
+        from anchorscope.serve.server import ServiceServer, run_server
         from anchorscope.serve.service import DEMO, Limits, make_service
 
     limits = Limits(
@@ -402,16 +423,9 @@ def serve(
         with listen(host, port) as bound:
             address = address_of(bound)
             say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)
-
-            def report_ready() -> None:
-                if as_json:
-                    emit_json({"url": address, "model": service.model, "detectors": list(service.trained)})
-                else:
-                    say(f"{', '.join(service.trained)} on {service.model}: {address}  (Ctrl-C ends)", quiet)
-                if open_browser and has_screen():
-                    webbrowser.open(address)
-
-            ended = run_server(ServiceServer(service, keys, not is_loopback(host), on_ready=report_ready), bound)
+            record = {"url": address, "model": service.model, "detectors": list(service.trained)}
+            server = ServiceServer(service, keys, not is_loopback(host), on_ready=lambda: report_ready(record))
+            ended = run_server(server, bound)
     if not ended:  # the model is in the middle of a long pass, and nobody waits for it
         sys.stdout.flush()
         sys.stderr.flush()

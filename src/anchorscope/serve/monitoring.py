@@ -7,9 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from anchorscope.errors import UserError
+from anchorscope.serve.processes import SHARED_PORT
 
 _LONGEST_LINE = 2000
 
@@ -76,10 +78,18 @@ class Metrics:
         sizes = [2**n for n in range(9)]
         self.requests = Counter("requests", "Requests by route and status.", ("route", "status"), **own)
         self.seconds = Histogram("request_seconds", "From first byte to last.", ("route",), buckets=seconds, **own)
-        self.queue = Gauge("queue_tokens", "Tokens that wait or are under way.", **own)
+        self.queue = Gauge("queue_tokens", "Tokens that wait or are under way.", multiprocess_mode="livesum", **own)
         self.batch_items = Histogram("batch_items", "Items that were run together.", buckets=sizes, **own)
         self.items = Counter("items", "Items that were scored.", ("detector", "verdict"), **own)
         self.failed_items = Counter("failed_items", "Items that could not be scored.", **own)
         self.generated_tokens = Counter("generated_tokens", "Tokens that the model wrote.", **own)
         self.memory_ran_out = Counter("memory_ran_out", "Batches that did not fit and were halved.", **own)
-        self.ready = Gauge("ready", "1 where the model is loaded and requests are taken.", **own)
+        about_ready = "1 where the model is loaded and requests are taken."
+        self.ready = Gauge("ready", about_ready, multiprocess_mode="livemin", **own)
+
+    def text(self) -> bytes:
+        """All numbers in Prometheus's form; those of all processes together where several share the port."""
+        registry = self.registry
+        if SHARED_PORT:
+            MultiProcessCollector(registry := CollectorRegistry())
+        return generate_latest(registry)

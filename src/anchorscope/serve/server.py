@@ -19,11 +19,11 @@ import uvicorn
 from fastapi import FastAPI
 from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
-from anchorscope.errors import UserError
 from anchorscope.serve.errors import error_handlers
 from anchorscope.serve.guard import Guard, Keys
+from anchorscope.serve.processes import SHARED_PORT
 from anchorscope.serve.routes import chat_router, score_router
 from anchorscope.serve.service import READY, Service
 
@@ -75,7 +75,7 @@ def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
 
     @app.get("/metrics", tags=["state"], summary="Numbers for Prometheus", response_class=Response)
     async def metrics() -> Response:
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     # The page to try the service. It holds no data: its scripts ask the routes, and show what comes back as text.
     @app.get("/", include_in_schema=False)
@@ -105,32 +105,6 @@ class _PageFiles(StaticFiles):
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         return super().lookup_path(path) if path.endswith((".css", ".js")) else ("", None)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """The socket, bound before anything else is done: a port that is taken is reported at once."""
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only so
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of the connections of a server that has ended
-        try:
-            bound.bind(address)
-            bound.listen()
-        except OSError:
-            bound.close()
-            raise
-    except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(
-            f"Cannot listen on {host}:{port} ({reason}); choose another --port, or --port 0 for a free one."
-        ) from None
-    return bound
-
-
-def address_of(bound: socket.socket) -> str:
-    host, port = bound.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
 
 
 class ServiceServer(uvicorn.Server):
@@ -164,8 +138,8 @@ class ServiceServer(uvicorn.Server):
         super().__init__(config)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal begins to drain, the second one ends the server at once."""
-        if self.service.is_draining:
+        """The first signal begins to drain, the second one ends a lone process at once: others may get each twice."""
+        if self.service.is_draining and not SHARED_PORT:
             self.should_exit = self.force_exit = True
         self.service.is_draining = True
 
@@ -173,6 +147,8 @@ class ServiceServer(uvicorn.Server):
         """Called by uvicorn ten times a second."""
         now = time.monotonic()
         self._close_idle(now)
+        self.service.metrics.queue.set(self.service.queue.tokens)
+        self.service.metrics.ready.set(self.service.state == READY)
         if self.service.state == READY and not self._was_ready:
             self._was_ready = True
             self.on_ready()

@@ -84,8 +84,6 @@ class Service:
         self.queue = JobQueue(self.limits.queue_seconds)
         self.thread = ModelThread(self._load, self.queue, self.metrics, self.log, cores)
         self._load_model = load_model
-        self.metrics.queue.set_function(lambda: self.queue.tokens)
-        self.metrics.ready.set_function(lambda: float(self.state == READY))
 
     def _load(self) -> Loaded:
         """The model with its detectors, warm; runs in the model thread."""

@@ -18,7 +18,8 @@ from anchorscope.detectors.detector import Detector, Score
 from anchorscope.engine.decode import DecodingBatch
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.serve.server import ServiceServer, listen
+from anchorscope.serve.processes import listen
+from anchorscope.serve.server import ServiceServer
 from anchorscope.serve.service import Limits, Service, by_id
 from detector_cases import PAIRS
 from running import Running, made_detectors, running

@@ -7,8 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 from anchorscope.cli import detect as serve_command
 from anchorscope.detectors.bundle import TrainedDetector, read_bundle, write_bundle
 from anchorscope.models.loading import load as load_model
-from anchorscope.serve.server import address_of, listen
+from anchorscope.serve.processes import address_of, listen
 from anchorscope.serve.service import DEMO
 from commands import invoke
 from detector_cases import PAIRS, trained_on
@@ -103,6 +104,56 @@ def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
         assert done.stderr is not None
         assert done.stderr.read() == ""
     assert statuses in ([200], [503])  # finished, or not yet taken in: never torn
+
+
+@contextmanager
+def two_processes(*options: object) -> Iterator[tuple[subprocess.Popen[str], str, list[int]]]:
+    """A service of two processes: the parent, the address once both are ready, and their numbers; all end."""
+    command = [sys.executable, "-m", "anchorscope", "serve", "--processes", "2", "--port", "0", "--json", *options]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*map(str, command)], **pipes) as parent:
+        try:
+            assert parent.stdout is not None
+            url = json.loads(parent.stdout.readline())["url"]
+            children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+            assert len(children) == 2
+            yield parent, url, [*map(int, children)]
+        finally:
+            parent.terminate()
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_processes_share_a_port_and_their_numbers(bundle: Path, tmp_path: Path) -> None:
+    with two_processes(bundle, "--log-file", tmp_path / "log") as (parent, url, _):
+        about = [httpx.get(f"{url}/v1/models").json()["data"][0] for _ in range(40)]
+        assert len({model["created"] for model in about}) == 2  # they started one after the other
+        numbers = httpx.get(f"{url}/metrics").text.splitlines()
+        assert 'anchorscope_requests_total{route="/v1/models",status="200"} 40.0' in numbers
+        assert "anchorscope_ready 1.0" in numbers
+        assert "Cannot listen on" in refused(bundle, "--processes", 2, "--port", url.rpartition(":")[2])
+        parent.terminate()
+        assert parent.wait(60) == 0
+        assert parent.stderr is not None
+        assert parent.stderr.read() == ""
+    assert (tmp_path / "log").read_text().count("GET /v1/models 200") == 40
+
+
+def test_a_process_that_dies_ends_the_others(bundle: Path, tmp_path: Path) -> None:
+    with two_processes(bundle) as (parent, _, children):
+        os.kill(children[1], signal.SIGKILL)
+        assert parent.wait(60) == 3
+        assert parent.stderr is not None
+        assert parent.stderr.read().startswith("incomplete: A process of the service ended (signal 9)")
+    with two_processes(bundle) as (parent, _, _):
+        parent.kill()  # the children end with it
+    other = changed(bundle, tmp_path / "other", fingerprint="another", model="another")
+    command = [sys.executable, "-m", "anchorscope", "serve", str(other), "--processes", "2", "--port", "0", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "does not fit" in done.stderr
 
 
 def test_the_demos_detector_is_whole_and_of_the_embedded_model() -> None:
