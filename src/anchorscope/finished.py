@@ -16,7 +16,6 @@ from anchorscope.artefacts.schema import (
     EVIDENCE_ITEM_SCHEMA,
     EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_SCHEMA,
-    ITEM_SCHEMA,
     PART_SCHEMA,
     SCHEMA_VERSION,
     UNAVAILABLE_SCHEMA,
@@ -116,15 +115,6 @@ class FinishedRun:
     def card(self) -> AnswerCard:
         """The findings, how far to believe them, and what to do next, with commands for where the run is now."""
         return answer_card(self.findings, read(self.findings))
-
-    @property
-    def older_columns(self) -> str | None:
-        """A line about columns of items.parquet that only older versions wrote."""
-        version = self.manifest["schema_version"]
-        names = [name for name in self.parquet("items").columns if name not in ITEM_SCHEMA]
-        if version == SCHEMA_VERSION or not names:
-            return None
-        return f"{self.path} has columns that are no longer made (format {version}): {', '.join(names)}"
 
     @cached_property
     def observations(self) -> list[dict[str, Any]]:

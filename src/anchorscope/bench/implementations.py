@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from itertools import takewhile
 from typing import Any
@@ -286,13 +285,9 @@ class WithTransformerLens(Implementation):
 
         hooks: list[Any] = [(f"blocks.{layer}.hook_attn_out", keep) for layer in range(self.lm.n_layers)]
         if mask is not None:
-            hooks += [(f"blocks.{layer}.attn.hook_attn_scores", partial(_add, mask=mask)) for layer in cut_in]
+            hooks += [(f"blocks.{layer}.attn.hook_attn_scores", lambda scores, hook: scores + mask) for layer in cut_in]
         self.bridge.run_with_hooks(ids, return_type=None, fwd_hooks=hooks, logits_to_keep=1)
         return torch.stack(states).cpu()
-
-
-def _add(scores: Tensor, hook: Any, mask: Tensor) -> Tensor:
-    return scores + mask
 
 
 class WithNnsight(Implementation):

@@ -221,8 +221,6 @@ def show(
             from anchorscope.finished import open_finished
 
         finished = open_finished(run)
-        if finished.older_columns:
-            say(finished.older_columns, quiet)
         if item is None:
             return _show_run(finished, as_json, quiet)
         _show_item(finished, item, as_json)

@@ -126,11 +126,6 @@ def _flashrag(row: Named) -> dict[str, object]:
     return columns | {"answers": answer_list(row.get("golden_answers"), "golden_answers")}
 
 
-def _dpr(row: Named) -> dict[str, object]:
-    """Two columns without a header: the question, and a Python list of answers."""
-    return {"question": _unquoted(row["1"]), "answers": answer_list(row["2"], "the second column")}
-
-
 def _plain(row: Named) -> dict[str, object]:
     return with_property_words(own_names(row))
 
@@ -347,7 +342,11 @@ FORMATS = (
         lambda row: {"question": row.get("question"), "answers": answer_list(row.get("answer"), "answer")},
     ),
     Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
-    Format("DPR", lambda row: row.keys() == {"1", "2"}, _dpr),
+    Format(
+        "DPR",  # two columns without a header: the question, and a Python list of answers
+        lambda row: row.keys() == {"1", "2"},
+        lambda row: {"question": _unquoted(row["1"]), "answers": answer_list(row["2"], "the second column")},
+    ),
     PLAIN,
 )
 """Our own formats; the first that recognises a row is the file's."""

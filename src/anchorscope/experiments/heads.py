@@ -57,10 +57,6 @@ def _rows(findings: Findings) -> pl.DataFrame:
     return rows.filter(pl.col("together") | (pl.col("head") >= 0))
 
 
-def _figure_rows(findings: Findings) -> pl.DataFrame:
-    return _rows(findings).select(*section.FIGURE_COLUMNS, "head", "together", "proved", "x")
-
-
 def _style(group: str, filled: bool, colours: DatasetStyle) -> dict[str, object]:
     face = colours.colour if filled else "white"
     marker = "o" if group == Q_ANCHORED else "s"
@@ -125,7 +121,7 @@ SECTION = section.SectionSpec(
             "All heads together: level lines.",
             "ΔP at the reference layer with the key words cut for one query head, in percentage points; bars: 95 % "
             f"intervals. Filled: q < {DISCOVERY_RATE} over the heads of a panel.",
-            _figure_rows,
+            lambda findings: _rows(findings).select(*section.FIGURE_COLUMNS, "head", "together", "proved", "x"),
             lambda _: [_PANEL],
             height=2.2,
             gap=0.55,

@@ -20,7 +20,7 @@ from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
 from anchorscope.experiments.partial_cuts import Scored, run_variants
 from anchorscope.experiments.statistics import FEW, Floats, estimate_of, family_rows
-from anchorscope.report.findings import Findings, find, row_estimate, select, statistics
+from anchorscope.report.findings import find, row_estimate, select, statistics
 from anchorscope.report.palette import CONTROL_GREY, DatasetStyle
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
 from anchorscope.report.verdicts import DISCOVERY_RATE, NEGLIGIBLE_SHARE, Verdict
@@ -206,10 +206,6 @@ KINDS = {OPPOSITE: "partner of opposite truth", SAME: "donor of the same truth",
 _DASHES: dict[str, Any] = {OPPOSITE: "-", SAME: (0, (4.0, 1.8)), OTHER: (0, (1.0, 1.5))}
 
 
-def _figure_rows(findings: Findings) -> pl.DataFrame:
-    return statistics(findings, "mediation", *DIRECTIONS).select(section.FIGURE_COLUMNS)
-
-
 def _style(kind: str, colours: DatasetStyle) -> dict[str, object]:
     colour = colours.colour if kind == OPPOSITE else CONTROL_GREY
     return {"color": colour, "linestyle": _DASHES[kind], "linewidth": 1.6}
@@ -272,7 +268,7 @@ SECTION = section.SectionSpec(
             "States are replaced at the entry of one layer; the probe reads at l*.",
             "Share of the difference in log-odds at l* between the members of a pair; bands: 95 % intervals. Grey: "
             "controls. A layer counts the pairs whose l* is not below it.",
-            _figure_rows,
+            lambda findings: statistics(findings, "mediation", *DIRECTIONS).select(section.FIGURE_COLUMNS),
             lambda _: _PANELS,
             height=2.3,
             gap=0.6,

@@ -27,7 +27,7 @@ from anchorscope.experiments.statistics import METHOD, Floats, Indices, estimate
 from anchorscope.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.items import Item
 from anchorscope.probes.folds import truth_strata
-from anchorscope.report.findings import TRUTHS, Findings, find, select, statistics
+from anchorscope.report.findings import TRUTHS, find, select, statistics
 from anchorscope.report.verdicts import above
 from anchorscope.report.wording import estimate
 from anchorscope.spans.question_spans import locate_question_words
@@ -228,10 +228,6 @@ EXPERIMENT = Experiment(
 )
 
 
-def _rows(findings: Findings) -> pl.DataFrame:
-    return select(statistics(findings, "wordings", "reliability"), variant=LOST, against=OTHER_PROBES)
-
-
 def _repeats(rows: pl.DataFrame) -> section.Said | None:
     reliability = find(rows, truth="all")
     return section.number(reliability, above(reliability, section.RELIABLE), estimate)
@@ -240,7 +236,7 @@ def _repeats(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="wordings",
     title="Other wordings",
-    rows=_rows,
+    rows=lambda run: select(statistics(run, "wordings", "reliability"), variant=LOST, against=OTHER_PROBES),
     asks="Is what the cut does to an item the item's own, or of one wording?",
     careful="Reliable is not valid: relation, answer and length of an item stay too.",
     answer=section.Answer(

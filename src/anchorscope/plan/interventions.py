@@ -75,16 +75,13 @@ def plan_cut(
             rng, mass = stream(setting.seed, intervention.draw_name, item.item_id), masses.get(item.item_id)
             cut = intervention.cut(item, setting.edges, rng, mass)
             drawn_from = None if intervention.candidates is None else len(intervention.candidates(item))
-            ratio = None if mass is None else _ratio(mass.of(cut.keys), mass.of(item.located.question_tokens))
+            wanted = 0.0 if mass is None else mass.of(item.located.question_tokens)
+            ratio = mass.of(cut.keys) / wanted if mass is not None and wanted > 0 else None
             runs.append(ItemRun(index, item.sequence(setting.positions), cut, 0, len(cut.keys), drawn_from, ratio))
     if intervention.changes:
         return PlannedRuns(intervention, tuple(runs))
     order = np.argsort(priorities(setting.seed, f"{intervention.name} order", [item.item_id for item in items]))
     return PlannedRuns(intervention, tuple(runs), tuple(order.tolist()))
-
-
-def _ratio(taken: float, wanted: float) -> float | None:
-    return taken / wanted if wanted > 0 else None
 
 
 def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:

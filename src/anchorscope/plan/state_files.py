@@ -87,7 +87,7 @@ class StateRows:
         assert _name(states.dtype) == self.dtype, f"{states.dtype} states for a file of {self.dtype}"
         if len(self.rows):
             self._write(states.contiguous())
-        return FileTensor(self.path, self.dtype, self.shape, _strides(self.shape), 0).map()
+        return FileTensor(self.path, self.dtype, self.shape, torch.empty(self.shape, device="meta").stride(), 0).map()
 
     def _write(self, states: Tensor) -> None:
         places, layers, n_rows, width = self.shape
@@ -112,7 +112,3 @@ def _write_all(handle: int, values: memoryview, offset: int) -> None:
     written = os.pwrite(handle, values, offset)
     while written < len(values):  # a disk that is nearly full takes a part
         written += os.pwrite(handle, values[written:], offset + written)
-
-
-def _strides(shape: tuple[int, int, int, int]) -> tuple[int, ...]:
-    return shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1

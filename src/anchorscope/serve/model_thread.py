@@ -81,21 +81,17 @@ class WorkJob(Job):
 class Draw:
     """How the tokens of an answer are chosen, and which texts end it."""
 
-    temperature: float = 0.0
-    """0 for the likeliest tokens."""
+    temperature: float = 0.0  # 0 for the likeliest tokens
     top_p: float = 1.0
-    seed: int | None = None
-    """Sampled tokens depend on it; None for an unknown seed."""
-    stop: tuple[str, ...] = ()
-    """The answer ends before the first of these texts."""
+    seed: int | None = None  # sampled tokens depend on it; None for an unknown seed
+    stop: tuple[str, ...] = ()  # the answer ends before the first of these texts
 
 
 @dataclass(eq=False, kw_only=True)
 class AnswerJob(Job):
     detector: str
     question: Question
-    longest: int
-    """Tokens of the answer, at most."""
+    longest: int  # tokens of the answer, at most
     draw: Draw
     risk: float | None
 
@@ -109,11 +105,9 @@ class WrittenAnswer:
     """An answer that the model wrote, with the record of its score."""
 
     text: str
-    reason: str
-    """`stop` where the answer ended, `length` where it is as long as it may be."""
+    reason: str  # `stop` where the answer ended, `length` where it is as long as it may be
     prompt_tokens: int
-    new_tokens: int
-    """What the model wrote, blank lines and thinking before the answer included."""
+    new_tokens: int  # what the model wrote, blank lines and thinking before the answer included
     score: Record
 
 
@@ -235,8 +229,7 @@ class JobQueue:
 class Loaded:
     lm: LanguageModel
     detectors: Mapping[str, Detector]
-    batch_tokens: int
-    """Tokens that are run together."""
+    batch_tokens: int  # tokens that are run together
 
 
 class ModelThread(threading.Thread):

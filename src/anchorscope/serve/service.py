@@ -43,22 +43,14 @@ LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 class Limits:
     """What a request may take. The usual ones are options of `anchorscope serve`."""
 
-    item_tokens: int = 4096
-    """Tokens of one item, estimated from its characters."""
-    answer_tokens: int = 512
-    """Tokens that the model may write for one request."""
-    body_bytes: int = 2 * 2**20
-    """Bytes of one request's body."""
-    queue_seconds: float = 3.0
-    """Seconds that a request waits for its turn before it is refused."""
-    batch_tokens: int | None = None
-    """Tokens that are run together; None: what suits the device."""
-    deadline: float = 60.0
-    """Seconds from a request's last byte to its answer."""
-    read_seconds: float = 15.0
-    """Seconds that a client has for its headers, and again for its body."""
-    requests: int = 256
-    """Requests under way together."""
+    item_tokens: int = 4096  # tokens of one item, estimated from its characters
+    answer_tokens: int = 512  # tokens that the model may write for one request
+    body_bytes: int = 2 * 2**20  # bytes of one request's body
+    queue_seconds: float = 3.0  # seconds that a request waits for its turn before it is refused
+    batch_tokens: int | None = None  # tokens that are run together; None: what suits the device
+    deadline: float = 60.0  # seconds from a request's last byte to its answer
+    read_seconds: float = 15.0  # seconds that a client has for its headers, and again for its body
+    requests: int = 256  # requests under way together
 
 
 class Service:
