@@ -202,7 +202,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     if away:
         best = max(away, key=lambda name: away[name].value)
         reason = (
-            f"{signed(away[best])} against {reference} on other data; here less than {NEGLIGIBLE_AUROC} below the best"
+            f"{signed(away[best])} against {reference} on other data; here at most {NEGLIGIBLE_AUROC} below the best"
         )
     return Recommendation(best, aurocs[best], reason)
 
