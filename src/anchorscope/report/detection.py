@@ -201,9 +201,7 @@ def recommend(results: DetectionResults) -> Recommendation | None:
     away = {name: gain for name, gain in away.items() if gain.ci_low > least + max(0.0, price[name] - price[best])}
     if away:
         best = max(away, key=lambda name: away[name].value)
-        reason = (
-            f"{signed(away[best])} against {reference} on other data; here at most {NEGLIGIBLE_AUROC} below the best"
-        )
+        reason = f"{signed(away[best])} against {reference} on other data; here within {NEGLIGIBLE_AUROC} of the best"
     return Recommendation(best, aurocs[best], reason)
 
 
