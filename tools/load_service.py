@@ -34,7 +34,7 @@ TIMES_BORNE = 4
 MEASURED_FOR = 10.0
 """Seconds in which the rate that it bears is measured, with 32 clients."""
 WELL = 1.3
-"""A service is well again when one request takes at most so many times what it took before."""
+"""A service is well again when one request takes at most this many times what it took before."""
 
 
 def made_item(k: int) -> dict[str, str]:
@@ -78,7 +78,7 @@ def percentile(values: list[float], share: float) -> float | None:
 
 
 async def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
-    """So many clients, each with one item at a time, until all are done or the time is over; a refused one comes again.
+    """Clients, each with one item at a time, until all are done or the time is over; a refused one comes again.
 
     The rate is that of the items until then, or until the last one was done.
     """

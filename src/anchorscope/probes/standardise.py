@@ -175,8 +175,7 @@ def _subspace_iteration(
 def _condition(rows: Tensor) -> Tensor:
     """A basis of the same span that is nearly orthonormal: all that keeps an iteration from losing directions.
 
-    By a shifted Cholesky factor of the Gram matrix (Fukaya and others 2020), which a GPU finds ten times as fast as
-    eigenvectors.
+    By a shifted Cholesky factor of the Gram matrix (Fukaya and others 2020), which costs less than eigenvectors.
     """
     exact = rows.double()
     gram = exact @ exact.transpose(1, 2)

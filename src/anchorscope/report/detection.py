@@ -536,12 +536,12 @@ def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
     """Differences to confidence on data that a detector did not learn from; a line per training data."""
     rows = select(results.differences, metric=AUROC, prevalence=BALANCED, against=CONFIDENCE, detector=[PROBE, AUTO])
     order = {name: place for place, name in enumerate(results.detectors["test"].unique(maintain_order=True))}
-    rows = rows.filter((pl.col.train != pl.col.test) & ~pl.col.test.str.contains(_PROMPT.pattern)).drop_nans(
-        "difference"
+    rows = rows.drop_nans("difference").filter(
+        pl.col("train") != pl.col("test"), ~pl.col("test").str.contains(_PROMPT.pattern)
     )
     return rows.sort(pl.col("test").replace_strict(order, return_dtype=pl.Int64), maintain_order=True).select(
         "detector",
-        pl.when(pl.col.train.str.starts_with(_ALL_BUT)).then(pl.lit(_ALL_OTHERS)).otherwise("train").alias("line"),
+        pl.when(pl.col("train").str.starts_with(_ALL_BUT)).then(pl.lit(_ALL_OTHERS)).otherwise("train").alias("line"),
         pl.col("test").alias("dataset"),
         pl.col("difference").alias("value"),
         "ci_low",

@@ -31,8 +31,8 @@ class Running:
     """Weight of the items down to a place, [row, place]; places are the ends of ties."""
     true: Floats
     """Weight of the truthful ones among them."""
-    said: Floats
-    """Sum of weight × score, or × what else was said of the items, down to a place."""
+    value: Floats
+    """Sum of weight × value down to a place: of the score, or of the probability."""
     pure: Floats
     """Share of true answers among the equal scores that end at each place after the first, [place − 1], where it is
     0 or 1 whatever the weights; NaN where both kinds are."""
@@ -58,8 +58,8 @@ class Running:
             middle = (low + high) // 2
             is_passed = np.take_along_axis(self.total, middle, axis=1) <= wanted
             low, high = np.where(is_passed, middle, low), np.where(is_passed, high, middle)
-        tables = self.total, self.true, self.said
-        (start, end), *others = [[np.take_along_axis(one, at, axis=1) for at in (low, high)] for one in tables]
+        tables = self.total, self.true, self.value
+        (start, end), *others = [[np.take_along_axis(table, at, axis=1) for at in (low, high)] for table in tables]
         part = np.divide(wanted - start, end - start, out=np.zeros_like(start), where=end > start)
         sums = np.stack([first + part * (last - first) for first, last in ((start, end), *others)])
         return np.where(whole > 0, sums, np.nan)
@@ -70,16 +70,16 @@ def per_row(
     scores: ArrayLike,
     truthful: ArrayLike,
     weights: ArrayLike | None,
-    said: ArrayLike | None = None,
+    values: ArrayLike | None = None,
 ) -> Floats:
     """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
-    values, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
-    if np.isnan(values).any():
+    ordered_by, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
+    if np.isnan(ordered_by).any():
         raise ValueError("a score is not a number")
-    given = np.ones(len(values)) if weights is None else np.asarray(weights)
-    order = np.argsort(-values, kind="stable")
-    ranked, true = values[order], labels[order].astype(np.float64)
-    spoken = ranked if said is None else np.asarray(said, np.float64)[order]
+    given = np.ones(len(ordered_by)) if weights is None else np.asarray(weights)
+    order = np.argsort(-ordered_by, kind="stable")
+    ranked, true = ordered_by[order], labels[order].astype(np.float64)
+    ranked_values = ranked if values is None else np.asarray(values, np.float64)[order]
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
     places = np.append(starts, len(ranked))
 
@@ -90,11 +90,11 @@ def per_row(
 
     of_ties = np.diff(sums(true[None]))[0] / np.diff(places)
     pure = np.where((of_ties == 0) | (of_ties == 1), of_ties, np.nan)
-    rows, at_once = given.reshape(-1, given.shape[-1]), max(1, _ENTRIES // max(1, len(values)))
+    rows, at_once = given.reshape(-1, given.shape[-1]), max(1, _ENTRIES // max(1, len(ranked)))
     parts = []
     for first in range(0, len(rows), at_once):
         weight = rows[first : first + at_once, order].astype(np.float64)
-        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * spoken), pure)))
+        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * ranked_values), pure)))
     together = np.concatenate(parts)
     return together.reshape(given.shape[:-1] + together.shape[1:])
 
@@ -151,10 +151,10 @@ def reliability_bins(
 
 def _as_bins(parts: Floats) -> ReliabilityBins:
     """The bins of their sums [..., 3, bin]."""
-    mass, true, said = np.moveaxis(parts, -2, 0)
+    mass, true, probability = np.moveaxis(parts, -2, 0)
     whole = mass.sum(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return ReliabilityBins(said / mass, true / mass, mass / whole)
+        return ReliabilityBins(probability / mass, true / mass, mass / whole)
 
 
 def _by_mass(sums: Running, bins: int = BINS) -> Floats:
