@@ -554,7 +554,7 @@ def _elsewhere_panels(data: pl.DataFrame) -> list[Forest]:
     known = data["dataset"].unique(maintain_order=True).to_list()
     lines = sorted(data["line"].unique(maintain_order=True), key=lambda line: [*known, line].index(line))
     marks = {PROBE: _SIZE | {"color": _LINES[PROBE]["color"], "marker": "s"}, AUTO: _AUROC_MARKS["detector"]}
-    words, label = {line: _short_name(line) for line in lines}, "AUROC over confidence"
+    words, label = {line: _short_name(line) for line in lines}, "AUROC gain over confidence"
     return [Forest("line", words, label, width=2.6, by="detector", marks=marks, set_apart={_ALL_OTHERS})]
 
 
@@ -607,7 +607,7 @@ CHARTS = (
         "detector_elsewhere",
         "learned on one dataset, tested on another",
         "AUROC of auto and of the single probe minus that of confidence on each test dataset, a line per training data",
-        "A panel per test dataset, a line per training data: what a detector gains over confidence on other data.",
+        "Each panel is a test dataset, each line the training data: how far a detector's AUROC is above confidence's.",
         "Bars: 95% intervals of the paired difference. Left of 0, confidence alone is better.",
         _elsewhere_rows,
         _elsewhere_panels,
