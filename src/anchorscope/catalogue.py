@@ -211,8 +211,7 @@ _DETECTORS = (
     ),
     DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
     DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
-    DetectorEntry("words", "the words of question and answer", 0, baseline=True, saved=False, columns=("text",)),
-    DetectorEntry("text", "hashed words and word pairs of question and answer", 0, baseline=True, columns=("text",)),
+    DetectorEntry("text", "words and word pairs of question and answer", 0, baseline=True, columns=("text",)),
     DetectorEntry(
         "question-only", "a probe on the state before the answer begins", 1, baseline=True, runs=("question-only",)
     ),

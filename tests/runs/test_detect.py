@@ -24,7 +24,7 @@ from kept_runs import STATES, questions_of, write_kept_run
 from whole_runs import files_of
 
 QUICK = {"folds": 2, "seeds": 2, "tosses": 2, "resamples": 100, "device": "cpu"}
-FEW = ("confidence", "probe", "probe+confidence", "words")
+FEW = ("confidence", "probe", "probe+confidence", "relation")
 TABLES = ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.csv")
 
 
@@ -176,7 +176,7 @@ def test_a_run_that_kept_no_states_before_the_answer_has_the_others(tmp_path: Pa
         (("--risk", "x"), "--risk is 'x'; give shares between 0 and 1 with commas, like 0.1,0.2."),
         (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, eigen-score-10"),
         (("--bundles", "aut"), "Did you mean 'auto'?"),
-        (("--bundles", "words"), "'words' cannot be saved"),
+        (("--bundles", "relation"), "'relation' cannot be saved"),
         (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
         (("--bundles", "mop-random-gate"), "'mop-random-gate' cannot be saved"),
         (("--device", "tpu"), "Device 'tpu' cannot be used here"),

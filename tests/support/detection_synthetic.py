@@ -31,7 +31,7 @@ TRUTH = {
     "auto": 0.861,
     "length": 0.58,
     "relation": 0.66,
-    "words": 0.70,
+    "text": 0.70,
     "question-only": 0.69,
     "random-weights": 0.63,
     "p-true": 0.55,

@@ -47,7 +47,7 @@ _SMALL = {
 _ASKED = 80
 """Questions of a dataset; 60 have to be left after balancing."""
 # Without saplma, whose network no two kinds of processor train alike.
-_DETECTORS = "confidence,probe,probe+confidence,words,p-true,semantic-entropy-5,mop,mop-random-gate,pr-attention,auto"
+_DETECTORS = "confidence,probe,probe+confidence,text,p-true,semantic-entropy-5,mop,mop-random-gate,pr-attention,auto"
 
 
 def golden_folder(piece: str) -> Path:

@@ -42,12 +42,13 @@ from anchorscope.kept_states import features_file, read_header, read_layer, stat
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.models.sources import is_shape, locate
 from anchorscope.pipeline import run_recipe
+from anchorscope.probes.chunks import chunk_bytes
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
 from anchorscope.report.detection import DetectionContext, write_detection_report
 from anchorscope.results import versions
 from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
-from anchorscope.stats.detection_metrics import BINS, reliability_bins
+from anchorscope.stats.detection_metrics import BINS, CPU, reliability_bins
 from anchorscope.stats.streams import priorities
 
 ENOUGH_TRUE = 200
@@ -116,13 +117,20 @@ class RunDataset:
         return DetectorSetting.of(manifest["model"], Template(**manifest["template"]), **chosen)
 
 
-def read_runs(runs: Sequence[FinishedRun], detectors: Sequence[str] = ()) -> list[RunDataset]:
-    """Every dataset of the runs, in order, with the states that the named detectors read; all by default."""
+def read_runs(
+    runs: Sequence[FinishedRun], detectors: Sequence[str] = (), device: torch.device = CPU
+) -> list[RunDataset]:
+    """Every dataset of the runs, in order, with the states that the named detectors read; all by default.
+
+    The states go to the device where they take no more of it than what is fitted at once.
+    """
     wanted = {CLEAN, KNOCKOUT, *(run for name in detectors or DETECTORS for run in DETECTORS[name].runs)}
-    return [_read(run, name, runs[0], wanted) for run in runs for name in run.manifest["reference_layers"]]
+    kept = [run.path / name for run in runs for name in run.manifest["sha256"] if Path(name).stem in wanted]
+    place = device if sum(path.stat().st_size for path in kept) <= chunk_bytes(device) else CPU
+    return [_read(run, name, runs[0], wanted, place) for run in runs for name in run.manifest["reference_layers"]]
 
 
-def _read(run: FinishedRun, name: str, first: FinishedRun, wanted: Collection[str]) -> RunDataset:
+def _read(run: FinishedRun, name: str, first: FinishedRun, wanted: Collection[str], place: torch.device) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
     ids = [str(item_id) for item_id in read_header(run.checked_file(states_file(name, CLEAN)))["item_ids"]]
     used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
@@ -132,7 +140,7 @@ def _read(run: FinishedRun, name: str, first: FinishedRun, wanted: Collection[st
     texts = texts_of(zip(questions, answers, strict=True))
     data = Dataset(
         shown_name(run, name, first),
-        Features(len(ids), _states(run, name, wanted), {**_columns(run, name, used), TEXT: texts}),
+        Features(len(ids), _states(run, name, wanted, place), {**_columns(run, name, used), TEXT: texts}),
         used["truthful"].to_numpy().astype(bool),
         used["group"].to_numpy().astype(np.int64),
         used["relation"].to_list(),
@@ -146,7 +154,7 @@ def _read(run: FinishedRun, name: str, first: FinishedRun, wanted: Collection[st
     return RunDataset(data, run, longest, about, run.recipe.prompt != first.recipe.prompt)
 
 
-def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateKey, torch.Tensor]:
+def _states(run: FinishedRun, name: str, wanted: Collection[str], place: torch.device) -> dict[StateKey, torch.Tensor]:
     """Clean states at the headline site and in the residual stream; other runs' at the site."""
     states: dict[StateKey, torch.Tensor] = {}
     for listed in sorted(run.manifest["sha256"]):  # what lies there beside them is none of ours
@@ -157,7 +165,7 @@ def _states(run: FinishedRun, name: str, wanted: Collection[str]) -> dict[StateK
         sites = dict.fromkeys((run.recipe.site, "residual") if path.stem == CLEAN else (run.recipe.site,))
         for site in sites:
             for layer in map(int, read_header(path)["layers"]):
-                states[path.stem, site, layer] = read_layer(path, site, run.recipe.position, layer)
+                states[path.stem, site, layer] = read_layer(path, site, run.recipe.position, layer).to(place)
                 if not bool(torch.isfinite(states[path.stem, site, layer]).all()):
                     raise UserError(
                         f"The {path.stem} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, "
@@ -248,7 +256,7 @@ def detect(
             ):
                 return made
     listener.start("read states", 1)
-    sources = read_runs(opened, (*chosen.wanted, *BUNDLES))
+    sources = read_runs(opened, (*chosen.wanted, *BUNDLES), device)
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener, warnings)
@@ -329,7 +337,7 @@ class _Job:
         self.trainable = [source.data for source in self.trained_on]
         plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
         names = options.detectors or tuple(DETECTORS)
-        self.evaluation = Evaluation(plan, options.resamples, names, progress, len(self.trained_on))
+        self.evaluation = Evaluation(plan, options.resamples, names, progress, len(self.trained_on), device)
         few = () if enough else own
         self.warnings = [f"{it.data.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for it in few]
         self.warnings += warnings

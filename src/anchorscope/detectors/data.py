@@ -210,15 +210,16 @@ class TrainingData:
             self.training, states or self.clean, best.cpu().numpy(), bank.weight[of_sets], bank.bias[of_sets]
         )
 
-    def fit_at_best(self, training: Training) -> ProbeFits:
+    def fit_at_best(self, *trainings: Training) -> list[ProbeFits]:
         """Fits at the single probe's layers, of the same training sets with other labels or other weights."""
-        best = self.probe.best
-        weight, bias = torch.empty_like(self.probe.weight), torch.empty_like(self.probe.bias)
+        best, n = self.probe.best, len(trainings)
+        weight, bias = (part.new_empty(n, *part.shape) for part in (self.probe.weight, self.probe.bias))
         for place in np.unique(best).tolist():  # a set is fitted at its own layer and at no other
             sets = np.flatnonzero(best == place)
-            bank = fit_bank(self.clean.values[place : place + 1], training.take(sets), self.device)
-            weight[sets], bias[sets] = bank.weight[0], bank.bias[0]
-        return replace(self.probe, weight=weight, bias=bias)
+            own = Training.together([training.take(sets) for training in trainings])
+            bank = fit_bank(self.clean.values[place : place + 1], own, self.device)
+            weight[:, sets], bias[:, sets] = (part[0].unflatten(0, (n, -1)) for part in (bank.weight, bank.bias))
+        return [replace(self.probe, weight=w, bias=b) for w, b in zip(weight, bias, strict=True)]
 
     @cached_property
     def confidence(self) -> tuple[str, ...]:

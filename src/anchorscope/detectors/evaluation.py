@@ -34,7 +34,7 @@ from anchorscope.detectors.training import Dataset, Stacked, Training, calibrate
 from anchorscope.models.process_settings import workers_of_one_thread
 from anchorscope.progress import Progress
 from anchorscope.stats.auc import auc
-from anchorscope.stats.detection_metrics import all_metrics, auroc_interval, risk_coverage_curve
+from anchorscope.stats.detection_metrics import CPU, all_metrics, auroc_interval, risk_coverage_curve
 from anchorscope.stats.estimate import group_weights, percentile_interval
 from anchorscope.stats.streams import stream
 
@@ -45,6 +45,7 @@ AGAINST = ("confidence", "probe", "probe+confidence")
 """What every detector is compared with; a control is also compared with the detector whose control it is."""
 DRAWN = ("confidence", "probe", "probe+confidence", "mop", "pr-attention", "auto")
 NATURAL = "natural"
+PREVALENCES = ("balanced", NATURAL)
 
 Row = dict[str, Any]
 
@@ -71,6 +72,7 @@ class Judge:
     """How much each item counts: what makes the sample balanced, or brings back the natural share of true answers."""
     resamples: int
     seed: int
+    device: torch.device = CPU
 
     @cached_property
     def drawn(self) -> Float[np.ndarray, "resample item"]:
@@ -86,7 +88,7 @@ class Judge:
             rows = np.concatenate([self.weights[None], self.drawn[mine]])
             of_seed = {"auroc": auc(scores, labels, strata, rows.T)}
             if not only_auroc:
-                of_seed |= all_metrics(expit(scores), labels, rows, scores)
+                of_seed |= all_metrics(expit(scores), labels, rows, scores, self.device)
             for name, of_rows in of_seed.items():
                 points.setdefault(name, []).append(float(of_rows[0]))
                 values.setdefault(name, np.empty(1 + self.resamples))[1 + mine] = of_rows[1:]
@@ -176,23 +178,24 @@ class TrainedOn:
         chosen = np.take_along_axis(scores.cpu().numpy().reshape(members.shape), outer[:, None], axis=1)
         return Scored(chosen[:, 0], outer)
 
-    def elsewhere(self, name: str, other: Dataset, natural: bool = False) -> Scored | None:
-        """The items of another dataset; None for a baseline that cannot be taken along, or reads what is not there."""
-        build = self.fits.fit(name).build
+    def elsewhere(self, name: str, other: Dataset) -> dict[str, Scored]:
+        """The items of another dataset, at both prevalences; nothing of a baseline that cannot be taken along, or reads
+        what is not there."""
+        build, sets = self.fits.fit(name).build, self._sets_for(other)
         if build is None:
-            return None
-        scale = self.calibration(name, natural)
-        sets = self._sets_for(other)
-        log_odds = np.empty(other.features.n_items)
-        for number in np.unique(sets):
-            fitted, items = build(int(number)), np.flatnonzero(sets == number)
+            return {}
+        scales = {prevalence: self.calibration(name, prevalence == NATURAL) for prevalence in PREVALENCES}
+        log_odds = {prevalence: np.empty(other.features.n_items) for prevalence in PREVALENCES}
+        for number in np.unique(sets).tolist():
+            fitted, items = build(number), np.flatnonzero(sets == number)
             try:
-                features = other.features.only(fitted.needs).take(items)
+                raw = fitted.log_odds(other.features.only(fitted.needs).take(items))
             except KeyError:
-                return None
-            (slope,), bias = scale.of_set(int(number))
-            log_odds[items] = slope * fitted.log_odds(features) + bias
-        return Scored(log_odds[None], sets[None])
+                return {}
+            for prevalence, scale in scales.items():
+                (slope,), bias = scale.of_set(number)
+                log_odds[prevalence][items] = slope * raw + bias
+        return {prevalence: Scored(scores[None], sets[None]) for prevalence, scores in log_odds.items()}
 
     def _sets_for(self, other: Dataset) -> Int[np.ndarray, " item"]:
         """The training set that may score each item of another dataset: the whole one, or one without its group."""
@@ -252,12 +255,13 @@ class Evaluation:
     progress: Progress
     n_datasets: int = 1
     """Datasets that detectors are trained on, over which the control of permuted labels is corrected."""
+    device: torch.device = CPU
     tables: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in TABLES})
 
     def judge(self, dataset: Dataset, natural: bool) -> Judge:
         """Judges a dataset's items, balanced or as they come."""
         weights = dataset.natural if natural else balanced_weights(dataset)
-        return Judge(dataset, weights, self.resamples, self.plan.seed)
+        return Judge(dataset, weights, self.resamples, self.plan.seed, self.device)
 
     def in_domain(self, trained: TrainedOn) -> None:
         """The nested evaluation, with curves and controls."""
@@ -288,10 +292,10 @@ class Evaluation:
         names = [name for name in trained.names if name in self.names and DETECTORS[name].variant_of is None]
         self.progress.start(f"{trained.dataset.name} elsewhere", len(names) * len(others))
         for other in others:
-            for prevalence in ("balanced", NATURAL):
-                each = {name: trained.elsewhere(name, other, prevalence == NATURAL) for name in names}
-                scored = {name: scores for name, scores in each.items() if scores is not None}
-                self._add_cell(trained.dataset.name, other, prevalence, scored)
+            each = {name: scored for name in names if (scored := trained.elsewhere(name, other))}
+            for prevalence in PREVALENCES:
+                of_cell = {name: scored[prevalence] for name, scored in each.items()}
+                self._add_cell(trained.dataset.name, other, prevalence, of_cell)
             self.progress.advance(len(names))
         self.progress.finish()
 

@@ -22,8 +22,7 @@ from anchorscope.detectors.data import DetectorFit, ProbeFits, TrainingData, as_
 from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, QUESTION_ORTHOGONAL, TEXT_STATE, Features, StateKey
 from anchorscope.detectors.fitted import Fitted, Mixture, Network, mix_log_odds
 from anchorscope.detectors.training import INNER_FOLDS, Dataset, Training
-from anchorscope.evidence.scores import bag_of_words, fit_logistic
-from anchorscope.evidence_parts.principal import Directions
+from anchorscope.evidence_parts.principal import Directions, principal_directions
 from anchorscope.plugins import load
 
 HIDDEN = (256, 128, 64)
@@ -74,13 +73,8 @@ def fit_text(data: TrainingData) -> DetectorFit:
 
     Words are not standardised, as states are: rare ones would outweigh all others.
     """
-    from sklearn.decomposition import TruncatedSVD  # only here: it takes a second
-
-    counts = data.features.state(TEXT_STATE).double().numpy()
-    mean = counts.mean(axis=0)
-    weight = TruncatedSVD(min(TEXT_DIRECTIONS, len(counts)), random_state=0).fit(counts - mean).components_
-    directions = Directions(torch.from_numpy(weight)[None], torch.from_numpy(-weight @ mean)[None])
-    return fit_on(data, (TEXT_STATE,), directions)
+    counts = data.features.state(TEXT_STATE)
+    return fit_on(data, (TEXT_STATE,), principal_directions(counts[None], TEXT_DIRECTIONS, data.device, rescale=False))
 
 
 def fit_entropy_probe(data: TrainingData, column: str) -> DetectorFit:
@@ -163,17 +157,6 @@ def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> Detecto
     return DetectorFit(data.training.assemble((true / false).log() @ one_hot.T), None)
 
 
-def fit_words(data: TrainingData) -> DetectorFit:
-    present = bag_of_words(*data.features.texts)
-    learns = data.training.fitted_on(torch.device("cpu")).numpy() > 0
-    scores = np.zeros(learns.shape, np.float32)
-    for number, fold in np.ndindex(learns.shape[:2]):
-        learned = learns[number, fold]
-        weight, intercept = fit_logistic(present[learned], data.training.labels[number][learned])
-        scores[number, fold] = present @ weight + intercept
-    return DetectorFit(data.training.assemble(torch.from_numpy(scores)).to(data.device), None)
-
-
 _PARTS = ("question", "answer")
 _CERTAIN = 4.0  # log-odds of a gate that was drawn at random
 _OTHER_SIDE = 0.01  # weight of the other side's items: an expert may otherwise see one class only
@@ -214,59 +197,59 @@ class DetectorFits:
         return (change > median).numpy()
 
     @cached_property
-    def predicted_gate(self) -> ProbeFits:
-        """A probe that reads from the clean state whether an item is question-sided."""
-        return self.data.fit_at_best(replace(self.data.training, labels=self.question_sided))
+    def gate_and_experts(self) -> list[ProbeFits]:
+        """Probes: whether an item is question-sided; whether it is true, for those that are and for the others."""
+        training, asks = self.data.training, self.question_sided
+        experts = [replace(training, weights=np.where(side, 1, _OTHER_SIDE)) for side in (asks, ~asks)]
+        return self.data.fit_at_best(replace(training, labels=asks), *experts)
 
     @cached_property
     def gates(self) -> dict[str, Float[Tensor, "set item"]]:
         """Log-odds of "question-sided", predicted and as the controls have them."""
-        predicted = self.predicted_gate.scores
+        predicted = self.gate_and_experts[0].scores
         generator = torch.Generator().manual_seed(0)  # the same on every device
         coin = torch.rand(self.data.features.n_items, generator=generator).to(predicted.device) > 0.5
         drawn = torch.where(coin, _CERTAIN, -_CERTAIN).expand_as(predicted)
         return {"predicted": predicted, "random": drawn, "constant": torch.zeros_like(predicted)}
 
-    @cached_property
-    def experts(self) -> tuple[ProbeFits, ProbeFits]:
-        """A probe for question-sided items and one for the others."""
-        sides = [np.where(side, 1, _OTHER_SIDE) for side in (self.question_sided, ~self.question_sided)]
-        question, answer = (self.data.fit_at_best(replace(self.data.training, weights=side)) for side in sides)
-        return question, answer
-
     def fit_mixture(self, gate: str = "predicted") -> DetectorFit:
         """Mixture-of-Probes: p = g · σ(question expert) + (1 − g) · σ(answer expert)."""
-        question, answer = self.experts
+        _, question, answer = self.gate_and_experts
         scores = mix_log_odds(self.gates[gate], question.scores, answer.scores)
 
         def build(number: int) -> Fitted:
-            return Mixture(*(fits.build(number) for fits in (self.predicted_gate, question, answer)))
+            return Mixture(*(fits.build(number) for fits in self.gate_and_experts))
 
         return DetectorFit(scores, build if gate == "predicted" else None)
 
-    def fit_reweighting(self, gate: str = "predicted") -> DetectorFit:
-        """Pathway Reweighting: attention to the gate's side is strengthened, and one probe reads the resulting state.
+    @cached_property
+    def reweighted(self) -> dict[str, Float[Tensor, "set item"]]:
+        """Log-odds of Pathway Reweighting by each gate: attention to the gate's side is strengthened, and one probe
+        reads the resulting state.
 
         Every item has two rows, one for either side, and a training set learns from the row that its gate chooses. A
         constant gate strengthens the question for all. The inner folds choose both strengths. It is there to compare
         with: an answer would have to be read twice.
         """
         data, training = self.data, self.data.training
-        asks = (self.gates[gate].cpu().numpy() >= 0).astype(np.float64)
-        doubled = Training.together([replace(training, weights=side) for side in (asks, 1 - asks)], axis=1)
+        asks = torch.stack([*self.gates.values()]).cpu().numpy() >= 0
+        doubled = [
+            Training.together([replace(training, weights=side.astype(np.float64)) for side in (own, ~own)], axis=1)
+            for own in asks
+        ]
         boosted = {(part, alpha): data.changed(boost_name(part, alpha)) for part in _PARTS for alpha in BOOSTS}
         strengths = [((_PARTS[0], first), (_PARTS[1], second)) for first in BOOSTS for second in BOOSTS]
-        scores = torch.empty(training.n_sets, data.features.n_items, device=data.device)
+        scores = torch.empty(asks.shape, device=data.device)
         for layer in np.unique(data.probe.best).tolist():
             sets = np.flatnonzero(data.probe.best == layer)
-            own = doubled.take(sets)
+            own = Training.together([each.take(sets) for each in doubled])
             states = torch.stack([torch.cat([boosted[side][layer] for side in pair]) for pair in strengths])
             bank = fit_bank(states, own, data.device)
             both = replace(data.clean, values=states)
             fits = replace(data, training=own).at_best(bank, range(len(strengths)), both)
-            question, answer = fits.scores.chunk(2, dim=1)
-            scores[sets] = torch.where(torch.from_numpy(asks[sets] > 0).to(scores.device), question, answer)
-        return DetectorFit(scores, None)
+            question, answer = fits.scores.unflatten(0, (len(asks), -1)).chunk(2, dim=2)
+            scores[:, sets] = torch.where(torch.from_numpy(asks[:, sets]).to(scores.device), question, answer)
+        return dict(zip(self.gates, scores, strict=True))
 
 
 _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
@@ -281,13 +264,12 @@ _FITS: Mapping[str, Callable[[DetectorFits], DetectorFit]] = {
     "mop": lambda fits: fits.fit_mixture(),
     "mop-random-gate": lambda fits: fits.fit_mixture("random"),
     "mop-constant-gate": lambda fits: fits.fit_mixture("constant"),
-    "pr-attention": lambda fits: fits.fit_reweighting(),
-    "pr-attention-random-gate": lambda fits: fits.fit_reweighting("random"),
-    "pr-attention-constant-gate": lambda fits: fits.fit_reweighting("constant"),
+    "pr-attention": lambda fits: DetectorFit(fits.reweighted["predicted"], None),
+    "pr-attention-random-gate": lambda fits: DetectorFit(fits.reweighted["random"], None),
+    "pr-attention-constant-gate": lambda fits: DetectorFit(fits.reweighted["constant"], None),
     "auto": lambda fits: fit_auto(fits.data, fits.dataset.groups),
     "relation": lambda fits: fit_relation(fits.data, fits.dataset.relations),
     "text": lambda fits: fit_text(fits.data),
-    "words": lambda fits: fit_words(fits.data),
     "question-only": lambda fits: fit_on(fits.data, fits.data.headline(QUESTION_ONLY)),
     "random-weights": lambda fits: fit_on(fits.data, fits.data.headline("random-weights")),
 }

@@ -54,9 +54,12 @@ class Directions:
 
 
 def principal_directions(
-    states: Shaped[Tensor, "problem item d_model"], directions: int, device: str | torch.device = "cpu"
+    states: Shaped[Tensor, "problem item d_model"],
+    directions: int,
+    device: str | torch.device = "cpu",
+    rescale: bool = True,
 ) -> Directions:
-    """The leading principal directions of the standardised states, in host memory."""
+    """The leading principal directions of the standardised states, in host memory; `rescale` as in `standardise`."""
 
     def as_map(data: Standardised) -> tuple[Tensor, Tensor]:
         scaled = data.eigenvectors.double() / data.deviation
@@ -64,7 +67,7 @@ def principal_directions(
         offset = -(data.mean * scaled).sum(-1) - (data.scale.center * weight).sum(-1)
         return weight.flip(1).cpu(), offset.flip(1).cpu()
 
-    maps = _decomposed(states, directions, torch.device(device), as_map)
+    maps = _decomposed(states, directions, torch.device(device), as_map, rescale)
     return Directions(*(torch.cat(parts) for parts in zip(*maps, strict=True)))
 
 
@@ -103,7 +106,7 @@ def displacement(
 
 
 def _decomposed(
-    states: Tensor, directions: int, device: torch.device, take: Callable[[Standardised], T]
+    states: Tensor, directions: int, device: torch.device, take: Callable[[Standardised], T], rescale: bool = True
 ) -> Iterator[T]:
     """What is taken from each chunk of standardised states, with their leading directions."""
     n_problems, n_items, width = states.shape
@@ -113,7 +116,7 @@ def _decomposed(
 
     @torch.no_grad()
     def of_chunk(chunk: Tensor, plan: ChunkPlan) -> T:
-        return take(standardise(chunk, everyone, rank, _ITERATIONS))
+        return take(standardise(chunk, everyone, rank, _ITERATIONS, rescale))
 
     with true_float32():
         yield from in_chunks(states, plan, device, of_chunk)

@@ -54,7 +54,7 @@ def plan_chunks(
     `shape` is (problems, items, d_model); `memory` in bytes.
     """
     n_problems, n_items, width = shape
-    budget = (memory or _chunk_bytes(device)) // _FLOAT
+    budget = (memory or chunk_bytes(device)) // _FLOAT
     item_values, column_values = _values(n_items, width)
     room = budget - item_values if item_values + column_values <= budget else budget // 2
     columns = max(1, min(n_columns, room // column_values))
@@ -176,7 +176,7 @@ def _values(n_items: int, width: int) -> tuple[int, int]:
     return n_items * width * 3, n_items * _PER_ITEM + width * _PER_FEATURE
 
 
-def _chunk_bytes(device: torch.device) -> int:
+def chunk_bytes(device: torch.device) -> int:
     """What one chunk may take: a constant, or a share of a GPU's total memory, rounded down to a power of two."""
     if device.type == "cpu":
         return _CPU_CHUNK_BYTES

@@ -13,64 +13,65 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, expit, logit, ndtri
+from scipy.special import expit, logit, ndtri
+from torch import Tensor
+from torch.nn.functional import pad
 
 from anchorscope.stats.estimate import LEVEL, percentile_interval
 
 Floats = NDArray[np.float64]
 
-_ENTRIES = 1 << 18  # of a table at once: 2 MB, so that a block's tables stay in the cache
+_ENTRIES = {"cpu": 1 << 18}  # of a table at once: 2 MB, so that a block's tables stay in the cache
+_ENTRIES_ELSEWHERE = 1 << 25
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Running:
-    """Running sums down the order for some rows of weights; place 0 lies before the first item."""
+    """Running sums down the order for some rows of weights; place 0 lies before the first item. All in float64."""
 
-    total: Floats
+    total: Tensor
     """Weight of the items down to a place, [row, place]; places are the ends of ties."""
-    true: Floats
+    true: Tensor
     """Weight of the truthful ones among them."""
-    value: Floats
+    value: Tensor
     """Sum of weight × value down to a place: of the score, or of the probability."""
-    pure: Floats
+    pure: Tensor
     """Share of true answers among the equal scores that end at each place after the first, [place − 1], where it is
     0 or 1 whatever the weights; NaN where both kinds are."""
 
     @property
-    def share(self) -> Floats:
+    def share(self) -> Tensor:
         """The same for every row, [row, place − 1]."""
-        true, total = np.diff(self.true, axis=1), np.diff(self.total, axis=1)
-        mixed = np.divide(true, total, out=np.zeros_like(true), where=total > 0)
-        return np.ascontiguousarray(np.where(np.isnan(self.pure), mixed, self.pure))
+        mixed = (self.true.diff() / self.total.diff()).nan_to_num(nan=0.0)
+        return torch.where(self.pure.isnan(), mixed, self.pure)
 
     @property
-    def false(self) -> Floats:
+    def false(self) -> Tensor:
         """Weight of the false answers down to a place."""
         return self.total - self.true
 
-    def at(self, shares: Floats) -> Floats:
-        """The three sums at shares of the whole weight, [3, row, share]; ties are passed in proportion."""
-        whole, n_places = self.total[:, -1:], self.total.shape[1]
-        wanted = shares * whole
-        low, high = np.zeros(wanted.shape, np.int64), np.full(wanted.shape, n_places - 1)
-        for _ in range(n_places.bit_length()):  # halves all rows at once
-            middle = (low + high) // 2
-            is_passed = np.take_along_axis(self.total, middle, axis=1) <= wanted
-            low, high = np.where(is_passed, middle, low), np.where(is_passed, high, middle)
+    def at(self, shares: Tensor) -> tuple[Tensor, ...]:
+        """The three sums at shares of the whole weight, [row, share] each; ties are passed in proportion."""
+        whole = self.total[:, -1:]
+        wanted = shares.to(whole) * whole
+        high = torch.searchsorted(self.total, wanted, right=True).clamp(max=self.total.shape[1] - 1)
         tables = self.total, self.true, self.value
-        (start, end), *others = [[np.take_along_axis(table, at, axis=1) for at in (low, high)] for table in tables]
-        part = np.divide(wanted - start, end - start, out=np.zeros_like(start), where=end > start)
-        sums = np.stack([first + part * (last - first) for first, last in ((start, end), *others)])
-        return np.where(whole > 0, sums, np.nan)
+        (start, end), *others = [[table.gather(1, place) for place in (high - 1, high)] for table in tables]
+        part = torch.where(end > start, (wanted - start) / (end - start), 0.0)
+        sums = [first + part * (last - first) for first, last in ((start, end), *others)]
+        return tuple(torch.where(whole > 0, each, torch.nan) for each in sums)
 
 
 def per_row(
-    measure: Callable[[Running], Floats],
+    measure: Callable[[Running], Tensor],
     scores: ArrayLike,
     truthful: ArrayLike,
     weights: ArrayLike | None,
     values: ArrayLike | None = None,
+    device: torch.device = CPU,
 ) -> Floats:
     """A measure of every vector of weights [..., item]; the result has the leading shape, then the measure's own."""
     ordered_by, labels = np.asarray(scores, np.float64), np.asarray(truthful, bool)
@@ -78,24 +79,25 @@ def per_row(
         raise ValueError("a score is not a number")
     given = np.ones(len(ordered_by)) if weights is None else np.asarray(weights)
     order = np.argsort(-ordered_by, kind="stable")
-    ranked, true = ordered_by[order], labels[order].astype(np.float64)
-    ranked_values = ranked if values is None else np.asarray(values, np.float64)[order]
+    ranked, ranked_labels = ordered_by[order], labels[order].astype(np.float64)
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(ranked) else np.zeros(0, np.int64)
-    places = np.append(starts, len(ranked))
+    ends = np.append(starts, len(ranked))
+    of_ties = np.diff(np.append(0.0, ranked_labels.cumsum())[ends]) / np.diff(ends)
+    pure = torch.from_numpy(np.where((of_ties == 0) | (of_ties == 1), of_ties, np.nan)).to(device)
+    by = ranked if values is None else np.asarray(values, np.float64)[order]
+    true, value, places, item = (torch.from_numpy(part).to(device) for part in (ranked_labels, by, ends, order))
 
-    def sums(table: Floats) -> Floats:
-        whole = np.zeros((len(table), table.shape[1] + 1))
-        np.cumsum(table, axis=1, out=whole[:, 1:])
+    def sums(table: Tensor) -> Tensor:
+        whole = pad(table.cumsum(1), (1, 0))
         return whole if len(places) == whole.shape[1] else whole[:, places]
 
-    of_ties = np.diff(sums(true[None]))[0] / np.diff(places)
-    pure = np.where((of_ties == 0) | (of_ties == 1), of_ties, np.nan)
-    rows, at_once = given.reshape(-1, given.shape[-1]), max(1, _ENTRIES // max(1, len(ranked)))
+    rows = torch.from_numpy(np.ascontiguousarray(given.reshape(-1, given.shape[-1])))
+    at_once = max(1, _ENTRIES.get(device.type, _ENTRIES_ELSEWHERE) // max(1, len(ranked)))
     parts = []
-    for first in range(0, len(rows), at_once):
-        weight = rows[first : first + at_once, order].astype(np.float64)
-        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * ranked_values), pure)))
-    together = np.concatenate(parts)
+    for block in rows.split(at_once):
+        weight = block.to(device).index_select(1, item).double()
+        parts.append(measure(Running(sums(weight), sums(weight * true), sums(weight * value), pure)))
+    together = torch.cat(parts).cpu().numpy()
     return together.reshape(given.shape[:-1] + together.shape[1:])
 
 
@@ -157,10 +159,10 @@ def _as_bins(parts: Floats) -> ReliabilityBins:
         return ReliabilityBins(probability / mass, true / mass, mass / whole)
 
 
-def _by_mass(sums: Running, bins: int = BINS) -> Floats:
+def _by_mass(sums: Running, bins: int = BINS) -> Tensor:
     """Weight, true weight and weight × probability, [row, 3, bin]."""
     # The running sums come from high to low.
-    return np.stack([np.diff(one, axis=1)[:, ::-1] for one in sums.at(np.linspace(0, 1, bins + 1))], axis=1)
+    return torch.stack([one.diff().flip(1) for one in sums.at(torch.linspace(0, 1, bins + 1, dtype=torch.double))], 1)
 
 
 def _by_width(claimed: Floats, truthful: ArrayLike, weights: ArrayLike | None, bins: int) -> Floats:
@@ -183,7 +185,7 @@ def accuracy_at_coverage(
     scores: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None, coverages: ArrayLike = COVERAGES
 ) -> Floats:
     """Share of true answers among the best-scored share of all, [..., coverage]; the last one in proportion."""
-    shares = np.asarray(coverages, np.float64)
+    shares = torch.from_numpy(np.asarray(coverages, np.float64))
     return per_row(lambda sums: _accuracy_at(sums, shares), scores, truthful, weights)
 
 
@@ -196,63 +198,63 @@ def risk_coverage_curve(
 
 
 def all_metrics(
-    probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None = None, scores: ArrayLike | None = None
+    probability: ArrayLike,
+    truthful: ArrayLike,
+    weights: ArrayLike | None = None,
+    scores: ArrayLike | None = None,
+    device: torch.device = CPU,
 ) -> dict[str, Floats]:
     """Every one of `METRICS`; order by `scores` where they are given (log-odds tie less often than probabilities)."""
 
-    def of_the_order(sums: Running) -> Floats:
+    def of_the_order(sums: Running) -> Tensor:
         area, oracle = _area(sums), _oracle_area(sums)
-        accuracy = _ratio(sums.true[:, -1], sums.total[:, -1])
+        accuracy = sums.true[:, -1] / sums.total[:, -1]
         # How far the area lies from a random order's to the best; NaN where all answers are true, or all false.
         apart = oracle - accuracy
-        rejection = _ratio(area - accuracy, np.where(apart > 1e-12, apart, 0.0))
-        kept = _accuracy_at(sums, np.asarray(COVERAGES))
-        error = _as_bins(_by_mass(sums)).error
-        return np.column_stack([_average_precision(sums), error, oracle - area, rejection, kept])
+        rejection = torch.where(apart > 1e-12, (area - accuracy) / apart, torch.nan)
+        mass, true, said = _by_mass(sums).unbind(1)
+        error = (said - true).abs().sum(-1) / mass.sum(-1)
+        kept = _accuracy_at(sums, torch.tensor(COVERAGES, dtype=torch.double))
+        return torch.column_stack([_average_precision(sums), error, oracle - area, rejection, kept])
 
     ordered_by = probability if scores is None else scores
-    order = np.moveaxis(per_row(of_the_order, ordered_by, truthful, weights, probability), -1, 0)
+    order = np.moveaxis(per_row(of_the_order, ordered_by, truthful, weights, probability, device), -1, 0)
     return dict(zip(METRICS, (order[0], brier(probability, truthful, weights), *order[1:]), strict=True))
 
 
-def _average_precision(sums: Running) -> Floats:
+def _average_precision(sums: Running) -> Tensor:
     false = sums.false
     flagged_false, flagged = false[:, -1:] - false[:, :-1], sums.total[:, -1:] - sums.total[:, :-1]
-    precision = flagged_false / np.maximum(flagged, np.finfo(np.float64).tiny)
-    return _ratio(np.einsum("rp,rp->r", np.diff(false, axis=1), precision), false[:, -1])
+    precision = flagged_false / flagged.clamp(min=torch.finfo(torch.double).tiny)
+    return torch.linalg.vecdot(false.diff(), precision) / false[:, -1]
 
 
-def _area(sums: Running) -> Floats:
+def _area(sums: Running) -> Tensor:
     """Mean accuracy among the k best over the whole numbers k; of a weight that is no whole number, the rest is kept.
 
     From place A to place A + g, where t of the weight g is true, the accuracy at k is (T + (k − A) t/g) / k. Its sum is
     t/g per k, and T − A t/g times the sum of 1/k: a difference of harmonic numbers, and these are digamma(k + 1).
     """
     n = sums.total[:, -1:]
-    rest = n - np.floor(n + 1e-9)
-    total = np.maximum(sums.total, rest)
+    rest = n - (n + 1e-9).floor()
+    total = sums.total.maximum(rest)
     share = sums.share
-    area = np.einsum("rp,rp->r", share, np.diff(total, axis=1))
     base = sums.true[:, :-1] - sums.total[:, :-1] * share
-    area += np.einsum("rp,rp->r", base, np.diff(digamma(total + 1), axis=1))
-    return _ratio(area, (n - rest)[:, 0])
+    area = torch.linalg.vecdot(share, total.diff()) + torch.linalg.vecdot(base, torch.digamma(total + 1).diff())
+    return area / (n - rest)[:, 0]
 
 
-def _oracle_area(sums: Running) -> Floats:
+def _oracle_area(sums: Running) -> Tensor:
     """The same where all true answers come first: 1 as long as they last, then T / k."""
     n, true = sums.total[:, -1], sums.true[:, -1]
-    rest = n - np.floor(n + 1e-9)
-    first = np.maximum(true, rest)
-    return _ratio(first - rest + true * (digamma(n + 1) - digamma(first + 1)), n - rest)
+    rest = n - (n + 1e-9).floor()
+    first = true.maximum(rest)
+    return (first - rest + true * (torch.digamma(n + 1) - torch.digamma(first + 1))) / (n - rest)
 
 
-def _accuracy_at(sums: Running, shares: Floats) -> Floats:
+def _accuracy_at(sums: Running, shares: Tensor) -> Tensor:
     total, true, _ = sums.at(shares)
-    return _ratio(true, total)
-
-
-def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.full(np.broadcast(above, below).shape, np.nan), where=below > 0)
+    return true / total
 
 
 REFIT = 1.0

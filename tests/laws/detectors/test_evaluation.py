@@ -190,8 +190,7 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
         for item, one in enumerate(other.group_keys)
     ]
     other = replace(other, group_keys=keys)
-    found = trained.elsewhere("probe+confidence", other)
-    assert found is not None
+    found = trained.elsewhere("probe+confidence", other)["balanced"]
     scale, build = trained.calibration("probe+confidence", False), trained.fits.fit("probe+confidence").build
     assert build is not None
     members, groups = trained.fits.data.training.members, trained.dataset.groups

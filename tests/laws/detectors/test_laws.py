@@ -13,7 +13,7 @@ from anchorscope.stats.auc import auc
 from made_detection import made_dataset, made_fits, made_trained
 
 _NAMES = tuple(DETECTORS)
-_KEPT_IN = ("-gate", "relation", "words", "pr-attention")  # baselines and controls that nobody uses
+_KEPT_IN = ("-gate", "relation", "pr-attention")  # baselines and controls that nobody uses
 _USED = tuple(name for name in _NAMES if not name.endswith(_KEPT_IN))
 
 
@@ -97,7 +97,7 @@ def test_labels_of_items_that_are_held_out_change_nothing():
         DetectorFits(type(every.data)(dataset.features, one, "mlp", every.data.device), dataset)
         for one in (training, turned)
     )
-    for name in (*_USED, "words", "relation"):
+    for name in (*_USED, "text", "relation"):
         np.testing.assert_allclose(
             after.fit(name).scores[0].numpy(), before.fit(name).scores[0].numpy(), atol=1e-5, err_msg=name
         )
@@ -119,7 +119,7 @@ def test_what_other_training_sets_learn_changes_nothing():
 
 def test_where_labels_are_tossed_nobody_finds_anything():
     trained = made_trained(made_dataset(n=120), tosses=12, seeds=1)
-    for name in ("probe", "probe+confidence", "mop", "pr-attention", "auto", "words"):
+    for name in ("probe", "probe+confidence", "mop", "pr-attention", "auto", "text"):
         areas = trained.tossed_areas(name)
         error = areas.std(ddof=1) / len(areas) ** 0.5
         assert abs(areas.mean() - 0.5) < 0.01 + 3 * error, (name, areas.mean(), error)

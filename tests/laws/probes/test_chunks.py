@@ -60,7 +60,7 @@ def assert_same(one: Fit, other: Fit) -> None:
 def test_little_memory_gives_the_same_probes(
     states: torch.Tensor, sets: TrainingSets, whole: Fit, memory: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "_chunk_bytes", lambda device: memory)
+    monkeypatch.setattr(chunks, "chunk_bytes", lambda device: memory)
     plan = plan_chunks((LAYERS, ITEMS, WIDTH), len(sets.members), CPU)
     assert plan.bytes(ITEMS, WIDTH) <= memory or kind == "states that do not fit"
     assert plan.problems < LAYERS

@@ -147,7 +147,7 @@ def test_mistakes_are_found_before_the_model_is_loaded(model: Path, answers: Pat
     before = sorted(tmp_path.iterdir())
     for arguments, message in (
         (("--dataset", answers, "--detectors", "prob"), "Unknown detector 'prob'"),
-        (("--dataset", answers, "--bundles", "words"), "'words' cannot be saved"),
+        (("--dataset", answers, "--bundles", "relation"), "'relation' cannot be saved"),
         (("--dataset", answers, "--risk", "7"), "--risk is 7; it is a share"),
         (("--dataset", tmp_path / "labels.jsonl"), "perhaps"),
         (("--dataset", tmp_path / "few.jsonl"), "at least 60 (30 true and 30 false answers)"),
