@@ -19,5 +19,5 @@ header = {
     "made_with": f"lm-polygraph {importlib.metadata.version('lm-polygraph')}",
     "command": "make adapters",
 }
-out = TESTS / "unit" / "adapters" / "polygraph_metrics.json"
+out = TESTS / "laws" / "adapters" / "polygraph_metrics.json"
 out.write_text(json.dumps({**header, "worlds": found}, ensure_ascii=False) + "\n", encoding="utf-8")

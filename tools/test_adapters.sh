@@ -1,6 +1,6 @@
 #!/usr/bin/env sh
 # Tests the adapters against the libraries themselves, each in an environment of its own, and records what lm-polygraph's
-# metrics give (tests/unit/adapters/polygraph_metrics.json). Called by `make adapters`; about 6 GB of disk.
+# metrics give (tests/laws/adapters/polygraph_metrics.json). Called by `make adapters`; about 6 GB of disk.
 #   sh tools/test_adapters.sh FOLDER [lm-polygraph|truthtorchlm|uqlm|inspect-ai|trackers]...
 # The libraries ask for more than their import needs, and partly for what does not exist for this Python any more: they are
 # installed without dependencies, and what is imported is named here. torch comes first: a bare one may pull gigabytes.
@@ -41,7 +41,7 @@ for library in ${*:-lm-polygraph truthtorchlm uqlm inspect-ai trackers}; do
                 flask hydra-core nltk openai pandas protobuf rouge-score sacrebleu sentence-transformers sentencepiece \
                 spacy wget
             "$folder/$library/bin/python" tools/record_polygraph.py
-            run_tests "$library" tests/laws/adapters/test_lm_polygraph.py tests/unit/adapters/test_recorded_parity.py
+            run_tests "$library" tests/laws/adapters/test_lm_polygraph.py tests/laws/adapters/test_recorded_parity.py
             ;;
         truthtorchlm)
             ours
