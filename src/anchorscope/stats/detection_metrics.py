@@ -23,8 +23,7 @@ from anchorscope.stats.estimate import LEVEL, percentile_interval
 
 Floats = NDArray[np.float64]
 
-_ENTRIES = {"cpu": 1 << 18}  # of a table at once: 2 MB, so that a block's tables stay in the cache
-_ENTRIES_ELSEWHERE = 1 << 25
+_ENTRIES = {"cpu": 1 << 18, "cuda": 1 << 25}  # of a table at once; 2 MB on a CPU: a block's tables stay in the cache
 CPU = torch.device("cpu")
 
 
@@ -92,7 +91,7 @@ def per_row(
         return whole if len(places) == whole.shape[1] else whole[:, places]
 
     rows = torch.from_numpy(np.ascontiguousarray(given.reshape(-1, given.shape[-1])))
-    at_once = max(1, _ENTRIES.get(device.type, _ENTRIES_ELSEWHERE) // max(1, len(ranked)))
+    at_once = max(1, _ENTRIES[device.type] // max(1, len(ranked)))
     parts = []
     for block in rows.split(at_once):
         weight = block.to(device).index_select(1, item).double()
