@@ -108,7 +108,7 @@ def measure(given: argparse.Namespace, device: torch.device) -> dict[str, object
             with fitted.of(name):
                 trained.fits.fit(name)
     with clock.of("judge"):
-        evaluation = Evaluation(plan, given.resamples, names, Silent())
+        evaluation = Evaluation(plan, given.resamples, names, Silent(), device=device)
         evaluation.in_domain(trained)
     with clock.of("saved detectors"):
         again = TrainedOn(dataset, SITE, Plan(given.folds, 1, 0), device)

@@ -51,6 +51,7 @@ from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_c
 from anchorscope.stats.detection_metrics import BINS, CPU, reliability_bins
 from anchorscope.stats.streams import priorities
 
+_EPOCH = 2  # raised when detectors come to give other numbers: a comparison made before is made again
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
 
@@ -300,12 +301,12 @@ def detect(
 
 def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
     """What a result depends on: the runs' tables and states, wherever they are, the options, the versions."""
-    chosen = {name: value for name, value in vars(options).items() if name != "fresh"}
+    chosen = {name: value for name, value in vars(options).items() if name != "fresh"} | {"detectors": options.wanted}
     hashes = [
         {name: sha256 for name, sha256 in run.manifest["sha256"].items() if name.endswith((".parquet", ".safetensors"))}
         for run in runs
     ]
-    return canonical_hash([hashes, chosen, versions(), DETECTION_VERSION])
+    return canonical_hash([hashes, chosen, versions(), DETECTION_VERSION, _EPOCH])
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
@@ -363,15 +364,16 @@ class _Job:
             others = [source.data for source in self.sources if source.data is not dataset]
             if others:
                 evaluation.elsewhere(trained, others)
-        # What cannot be taken to other data (the words of questions) need not be fitted again.
+        # What cannot be taken to other data (the relation) need not be fitted again.
         movable = {row["detector"] for row in evaluation.tables["detectors"] if row["train"] != row["test"]}
         evaluation = replace(evaluation, names=[name for name in evaluation.names if name in movable])
         once = replace(evaluation.plan, seeds=1, tosses=0)
         for target in (source.data for source in self.sources if not source.other_prompt):
             others = [dataset for dataset in self.trainable if dataset is not target]
             if len(others) > 1:
-                everything = pooled(others, f"all but {target.name}")
-                evaluation.elsewhere(TrainedOn(everything, self.site, once, self.device), [target])
+                evaluation.elsewhere(
+                    TrainedOn(pooled(others, f"all but {target.name}"), self.site, once, self.device), [target]
+                )
 
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""

@@ -189,9 +189,10 @@ class TrainedOn:
         for number in np.unique(sets).tolist():
             fitted, items = build(number), np.flatnonzero(sets == number)
             try:
-                raw = fitted.log_odds(other.features.only(fitted.needs).take(items))
+                features = other.features.only(fitted.needs).take(items)
             except KeyError:
                 return {}
+            raw = fitted.log_odds(features)
             for prevalence, scale in scales.items():
                 (slope,), bias = scale.of_set(number)
                 log_odds[prevalence][items] = slope * raw + bias

@@ -26,7 +26,7 @@ QUESTION_ORTHOGONAL = "question-orthogonal"
 arXiv:2605.14449)."""
 TEXT = "text"
 """The column with question and answer as text."""
-TEXT_STATE: StateKey = (TEXT, "hashed n-grams", 0)
+TEXT_STATE: StateKey = (TEXT, "hashed words", 0)
 ANSWER_TOKENS, RAUQ = "answer_tokens", "rauq"
 TEXT_BUCKETS = 2048
 
@@ -37,10 +37,12 @@ def texts_of(pairs: Iterable[tuple[str, str]]) -> Shaped[np.ndarray, " item"]:
 
 
 def hash_texts(questions: Sequence[str], answers: Sequence[str]) -> Float[Tensor, "item bucket"]:
-    """Words and pairs of neighbouring words, counted in buckets: one half for the question, one for the answer."""
+    """Words (of one letter, too) and pairs of them, counted in buckets: half for the question, half for the answer."""
     from sklearn.feature_extraction.text import HashingVectorizer  # only here: it takes a second
 
-    vectorizer = HashingVectorizer(n_features=TEXT_BUCKETS // 2, ngram_range=(1, 2), alternate_sign=False)
+    vectorizer = HashingVectorizer(
+        n_features=TEXT_BUCKETS // 2, ngram_range=(1, 2), alternate_sign=False, token_pattern=r"\b\w+\b"
+    )
     counts = np.concatenate([vectorizer.transform(part).toarray() for part in (questions, answers)], axis=1)
     return torch.from_numpy((counts * TEXT_BUCKETS**0.5).astype(np.float32))  # as large as states are
 

@@ -23,7 +23,7 @@ from anchorscope.stats.estimate import LEVEL, percentile_interval
 
 Floats = NDArray[np.float64]
 
-_ENTRIES = {"cpu": 1 << 18, "cuda": 1 << 25}  # of a table at once; 2 MB on a CPU: a block's tables stay in the cache
+_ENTRIES = {"cpu": 1 << 18, "cuda": 1 << 23}  # of a table at once; 2 MB on a CPU: a block's tables stay in the cache
 CPU = torch.device("cpu")
 
 
@@ -44,8 +44,8 @@ class Running:
     @property
     def share(self) -> Tensor:
         """The same for every row, [row, place − 1]."""
-        mixed = (self.true.diff() / self.total.diff()).nan_to_num(nan=0.0)
-        return torch.where(self.pure.isnan(), mixed, self.pure)
+        weight = self.total.diff()
+        return torch.where(self.pure.isnan(), torch.where(weight > 0, self.true.diff() / weight, 0.0), self.pure)
 
     @property
     def false(self) -> Tensor:
@@ -90,7 +90,7 @@ def per_row(
         whole = pad(table.cumsum(1), (1, 0))
         return whole if len(places) == whole.shape[1] else whole[:, places]
 
-    rows = torch.from_numpy(np.ascontiguousarray(given.reshape(-1, given.shape[-1])))
+    rows = torch.from_numpy(np.require(given.reshape(-1, given.shape[-1]), requirements=("C", "W")))
     at_once = max(1, _ENTRIES[device.type] // max(1, len(ranked)))
     parts = []
     for block in rows.split(at_once):

@@ -181,7 +181,8 @@ def test_calibration_learns_from_members_only_and_by_the_weights_given(trained: 
     assert (natural < even).mean() > 0.95  # false answers weigh three times as much
 
 
-def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(trained: TrainedOn) -> None:
+@pytest.mark.parametrize("natural", [False, True])
+def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(trained: TrainedOn, natural: bool) -> None:
     other = made_dataset(n=40, seed=9, name="other", shift=0.3)
     outer = trained.fits.data.training.members[:2].argmin(0)  # the set that left an item out
     shared = {3: int(np.flatnonzero(outer == 0)[5]), 4: int(np.flatnonzero(outer == 1)[5]), 20: 71}
@@ -190,8 +191,9 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
         for item, one in enumerate(other.group_keys)
     ]
     other = replace(other, group_keys=keys)
-    found = trained.elsewhere("probe+confidence", other)["balanced"]
-    scale, build = trained.calibration("probe+confidence", False), trained.fits.fit("probe+confidence").build
+    both = trained.elsewhere("probe+confidence", other)
+    found = both["balanced" if not natural else "natural"]
+    scale, build = trained.calibration("probe+confidence", natural), trained.fits.fit("probe+confidence").build
     assert build is not None
     members, groups = trained.fits.data.training.members, trained.dataset.groups
     used = set()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors.features import refuse_unknown
+from anchorscope.detectors.features import hash_texts, refuse_unknown
 from anchorscope.detectors.fits import DetectorFits, missing_feature
 from anchorscope.detectors.fitted import load_detector, store
 from anchorscope.errors import UserError
@@ -97,7 +97,7 @@ def test_labels_of_items_that_are_held_out_change_nothing():
         DetectorFits(type(every.data)(dataset.features, one, "mlp", every.data.device), dataset)
         for one in (training, turned)
     )
-    for name in (*_USED, "text", "relation"):
+    for name in (*_USED, "relation"):
         np.testing.assert_allclose(
             after.fit(name).scores[0].numpy(), before.fit(name).scores[0].numpy(), atol=1e-5, err_msg=name
         )
@@ -137,3 +137,8 @@ def test_what_is_there_is_found_and_what_is_not_is_not():
     assert area("probe") > 0.65
     assert area("probe+confidence") > area("probe") + 0.03
     assert abs(area("random-weights") - 0.5) < 0.13
+
+
+def test_the_text_baseline_reads_options_too():
+    a, b = hash_texts(["?", "?"], ["A", "B"])
+    assert not a.equal(b)

@@ -19,6 +19,7 @@ from anchorscope.api import Run, open_run
 from anchorscope.artefacts.schema import states_file
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.question import question_from_row
+from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import detect, read_runs
 from anchorscope.detecting.inputs import open_runs
 from anchorscope.detectors.bundle import read_bundle
@@ -219,3 +220,12 @@ def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -
         np.testing.assert_allclose([one.log_odds for one in found], wanted, atol=1e-3)
         assert len({one.log_odds for one in found}) == len(ROWS)
         assert {one.verdict for one in found} <= {"accept", "abstain", "out-of-range"}
+
+
+def test_states_go_to_the_device_where_they_fit(kept: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = []
+    monkeypatch.setattr(story, "_read", lambda *given: places.append(given[-1].type))
+    for room in (2**40, 1):
+        monkeypatch.setattr(story, "chunk_bytes", lambda device, room=room: room)
+        read_runs(open_runs([kept.path]), device=torch.device("cuda"))
+    assert places == ["cuda", "cpu"]
