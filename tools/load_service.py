@@ -16,8 +16,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
@@ -77,9 +78,16 @@ def percentile(values: list[float], share: float) -> float | None:
     return None if not values else sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 
-def client_processes() -> int:
-    """Processes that clients are spread over: httpx takes a millisecond a request, and a GPU less."""
-    return max(1, min(8, (os.cpu_count() or 1) - 2))
+CLIENT_PROCESSES = max(1, min(8, (os.cpu_count() or 1) - 2))
+"""Clients are spread over so many: httpx takes a millisecond a request, and a GPU less."""
+
+
+@contextmanager
+def started_processes(n: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose processes are all up, so that what it runs next begins at once."""
+    with ProcessPoolExecutor(n, get_context("spawn")) as processes:
+        list(processes.map(time.sleep, [0.5] * n))
+        yield processes
 
 
 def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
@@ -87,9 +95,8 @@ def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
 
     The rate is that of the items until then, or until the last one was done.
     """
-    several = min(n, client_processes())
-    with ProcessPoolExecutor(several, get_context("spawn")) as processes:
-        list(processes.map(time.sleep, [0.5] * several))  # started
+    several = min(n, CLIENT_PROCESSES)
+    with started_processes(several) as processes:
         shares = [
             processes.submit(_share, url, len(range(k, n, several)), range(k, total, several), until)
             for k in range(several)
@@ -151,13 +158,11 @@ async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
     """
     async with httpx.AsyncClient(base_url=url, timeout=120, verify=False) as client:
         before = statistics.median([(await ask(client, item))[1] for item in made_items(5)])
-        offered_by_32 = await asyncio.to_thread(clients, url, 32, 1_000_000, time.monotonic() + MEASURED_FOR)
-        borne = max(alone, offered_by_32["items_per_s"])
+        borne = max(alone, clients(url, 32, 1_000_000, time.monotonic() + MEASURED_FOR)["items_per_s"])
         rate = TIMES_BORNE * borne
-        n, several = max(1, int(rate * seconds)), client_processes()
-        with ProcessPoolExecutor(several, get_context("spawn")) as processes:
+        n, several = max(1, int(rate * seconds)), CLIENT_PROCESSES
+        with started_processes(several) as processes:
             loop = asyncio.get_running_loop()
-            await asyncio.gather(*(loop.run_in_executor(processes, time.sleep, 0.5) for _ in range(several)))  # started
             begin = time.time() + 0.5
             shares = [
                 loop.run_in_executor(processes, offered, url, range(first, n, several), rate, begin)

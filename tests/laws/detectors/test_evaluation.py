@@ -191,8 +191,7 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(traine
         for item, one in enumerate(other.group_keys)
     ]
     other = replace(other, group_keys=keys)
-    both = trained.elsewhere("probe+confidence", other)
-    found = both["balanced" if not natural else "natural"]
+    found = trained.elsewhere("probe+confidence", other)["natural" if natural else "balanced"]
     scale, build = trained.calibration("probe+confidence", natural), trained.fits.fit("probe+confidence").build
     assert build is not None
     members, groups = trained.fits.data.training.members, trained.dataset.groups
