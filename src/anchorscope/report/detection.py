@@ -622,7 +622,7 @@ CHARTS = (
         "detector_risk_coverage",
         "risk and coverage",
         "Risk (false among them) against coverage (answers accepted) of the main detectors, a panel per dataset",
-        "How many accepted answers are false, the more are accepted.",
+        "Share of false answers among the accepted ones, as more are accepted.",
         "Answers are accepted from the most probable down. At full coverage every detector has the same risk.",
         lambda results: select(results.curves, detector=list(_LINES)),
         _risk_panels,
