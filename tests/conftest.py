@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-os.environ["RAY_AUTH_TOKEN"] = "t" * 64  # Ray remembers the first one of a process: all tests of it share one
-os.environ["HF_HUB_OFFLINE"] = "1"  # read when the hub library is imported, so before it: no test may use the network
+os.environ["RAY_AUTH_TOKEN"] = (
+    "t" * 64
+)  # Ray remembers the first one of a process: all tests of it share one
+os.environ["HF_HUB_OFFLINE"] = (
+    "1"  # read when the hub library is imported, so before it: no test may use the network
+)
 
 import pytest
 from hypothesis import settings
@@ -21,7 +25,9 @@ from hypothesis import settings
 if "SHAPES_CHECKED" in os.environ:  # before anything imports what is checked
     import shape_checks
 
-    shape_checks.install([f"anchorscope.{room}" for room in os.environ["SHAPES_CHECKED"].split()])
+    shape_checks.install(
+        [f"anchorscope.{room}" for room in os.environ["SHAPES_CHECKED"].split()]
+    )
 
 from needs import MISSING, embedded_model
 from tiny_models import REPRESENTATIVES, TINY, build_tiny
@@ -53,7 +59,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped]
     for reason in sorted({reason for reason in reasons if reason.startswith(MISSING)}):
-        terminalreporter.write_line(f"{reasons.count(reason)} tests were skipped, {reason}", yellow=True)
+        terminalreporter.write_line(
+            f"{reasons.count(reason)} tests were skipped, {reason}", yellow=True
+        )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -73,10 +81,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     A test that names the families itself (`parametrize("tiny", …, indirect=True)`) runs on those.
     """
-    named = any("tiny" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
+    named = any(
+        "tiny" in mark.args[0]
+        for mark in metafunc.definition.iter_markers("parametrize")
+    )
     if "tiny" in metafunc.fixturenames and not named:
         every = any(metafunc.definition.iter_markers("every_family"))
-        metafunc.parametrize("tiny", sorted(TINY) if every else REPRESENTATIVES, indirect=True, scope="session")
+        metafunc.parametrize(
+            "tiny",
+            sorted(TINY) if every else REPRESENTATIVES,
+            indirect=True,
+            scope="session",
+        )
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,7 +17,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-MOVED = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "benchmarks/README.md": "benchmarks.md"}
+MOVED = {
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "benchmarks/README.md": "benchmarks.md",
+}
 """Pages of the repository outside docs/, and what the site calls them."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 MADE = "<!-- Made from the code by tools/docs_site.py; not written by hand. -->\n\n"
@@ -32,11 +36,19 @@ def stage(to: Path) -> Path:
         source = ROOT / "docs" / page.relative_to(to)
         page.write_text(_relinked(source, page, to), encoding="utf-8")
     for name, moved in MOVED.items():
-        (to / moved).write_text(_relinked(ROOT / name, to / moved, to), encoding="utf-8")
+        (to / moved).write_text(
+            _relinked(ROOT / name, to / moved, to), encoding="utf-8"
+        )
     index = (ROOT / "llms.txt").read_text(encoding="utf-8")
-    (to / "llms.txt").write_text(re.sub(r"\(docs/(\S+?)(?:\.md)?\)", _on_site, index), encoding="utf-8")
+    (to / "llms.txt").write_text(
+        re.sub(r"\(docs/(\S+?)(?:\.md)?\)", _on_site, index), encoding="utf-8"
+    )
     (to / "reference").mkdir(exist_ok=True)
-    for name, text in (("commands", commands()), ("recipe", recipe()), ("python", python_names())):
+    for name, text in (
+        ("commands", commands()),
+        ("recipe", recipe()),
+        ("python", python_names()),
+    ):
         (to / "reference" / f"{name}.md").write_text(text, encoding="utf-8")
     return to
 
@@ -80,11 +92,16 @@ def commands() -> str:
     group: Any = typer.main.get_command(app)
     lines = [MADE + "# Commands\n", "What `anchorscope COMMAND --help` prints.\n"]
     for name, command in _all_commands(group):
-        lines += [f"## anchorscope {name}\n", f"{' '.join((command.help or '').split())}\n"]
+        lines += [
+            f"## anchorscope {name}\n",
+            f"{' '.join((command.help or '').split())}\n",
+        ]
         panels: dict[str, list[tuple[str, ...]]] = {}
         for one in command.params:
             if not getattr(one, "hidden", False):
-                panels.setdefault(getattr(one, "rich_help_panel", None) or "", []).append(_parameter(one))
+                panels.setdefault(
+                    getattr(one, "rich_help_panel", None) or "", []
+                ).append(_parameter(one))
         for title, rows in panels.items():
             lines += [f"**{title}**\n"] if title else []
             lines += [*_table(("", "what it does"), rows), ""]
@@ -95,13 +112,20 @@ def _all_commands(group: Any) -> Iterator[tuple[str, Any]]:
     """Commands by name; those of a group follow it."""
     for name, command in group.commands.items():
         yield name, command
-        yield from ((f"{name} {own}", one) for own, one in getattr(command, "commands", {}).items())
+        yield from (
+            (f"{name} {own}", one)
+            for own, one in getattr(command, "commands", {}).items()
+        )
 
 
 def _parameter(one: Any) -> tuple[str, str]:
     """Name and help of an argument or option."""
     argument = not one.opts[0].startswith("-")
-    names = [one.metavar or one.name.upper()] if argument else [*one.opts, *one.secondary_opts]
+    names = (
+        [one.metavar or one.name.upper()]
+        if argument
+        else [*one.opts, *one.secondary_opts]
+    )
     text = " ".join((getattr(one, "help", None) or "").split())
     if one.show_default and not argument and one.default not in (None, False, ""):
         text += f" Default: {one.default}."
@@ -126,7 +150,13 @@ def recipe() -> str:
         for name, field in Recipe.model_fields.items():
             option = option_of(field)
             if option.panel == panel:
-                rows.append((f"`{name}`", about(name), f"{option.compared.treatment}: {option.compared.reason}"))
+                rows.append(
+                    (
+                        f"`{name}`",
+                        about(name),
+                        f"{option.compared.treatment}: {option.compared.reason}",
+                    )
+                )
         lines += [f"## {panel}\n", *_table(("option", "meaning", "compare"), rows), ""]
     return "\n".join(lines)
 
@@ -144,14 +174,24 @@ def python_names() -> str:
             lines += ["```text", _signature(name, found), "```\n"]
         lines.append(f"{_docstring(found)}\n")
         if isinstance(found, ast.ClassDef):
-            rows = [(f"`{_short(one)}`", _docstring(one).split("\n\n")[0].replace("\n", " ")) for one in _public(found)]
+            rows = [
+                (
+                    f"`{_short(one)}`",
+                    _docstring(one).split("\n\n")[0].replace("\n", " "),
+                )
+                for one in _public(found)
+            ]
             lines += [*_table(("", "what it is"), rows), ""] if rows else []
     return "\n".join(lines)
 
 
 def _definition(home: str, name: str) -> ast.FunctionDef | ast.ClassDef:
     path = ROOT / "src" / Path(*home.split("."))
-    path = path.with_suffix(".py") if path.with_suffix(".py").exists() else path / "__init__.py"
+    path = (
+        path.with_suffix(".py")
+        if path.with_suffix(".py").exists()
+        else path / "__init__.py"
+    )
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name:
             return node
@@ -174,7 +214,11 @@ def _signature(name: str, node: ast.FunctionDef) -> str:
     whole = f"{name}({ast.unparse(node.args)}){returns}"
     if len(whole) <= 100:
         return whole
-    return f"{name}(\n    " + ",\n    ".join(_split(ast.unparse(node.args))) + f",\n){returns}"
+    return (
+        f"{name}(\n    "
+        + ",\n    ".join(_split(ast.unparse(node.args)))
+        + f",\n){returns}"
+    )
 
 
 def _split(arguments: str) -> list[str]:
@@ -193,7 +237,11 @@ def _short(node: ast.FunctionDef) -> str:
     """A property's name, or a method with its parameters' names."""
     if any("property" in ast.unparse(one) for one in node.decorator_list):
         return node.name
-    names = [one.arg for one in [*node.args.args, *node.args.kwonlyargs] if one.arg not in ("self", "cls")]
+    names = [
+        one.arg
+        for one in [*node.args.args, *node.args.kwonlyargs]
+        if one.arg not in ("self", "cls")
+    ]
     return f"{node.name}({', '.join(names)})"
 
 

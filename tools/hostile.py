@@ -14,7 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = os.environ["POLARS_MAX_THREADS"] = "1"  # threads do not survive a fork
+os.environ["OMP_NUM_THREADS"] = os.environ["POLARS_MAX_THREADS"] = (
+    "1"  # threads do not survive a fork
+)
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -23,13 +25,27 @@ from hostile import build_stage, replay, run_many  # after the settings above
 
 def main() -> int:
     """The program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, help="how many, over all generators; without it, those of the test suite")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cases",
+        type=int,
+        help="how many, over all generators; without it, those of the test suite",
+    )
     parser.add_argument("--seed", type=int, default=0, help="another seed, other cases")
-    parser.add_argument("--replay", nargs=2, metavar=("GENERATOR", "SEED"), help="one case, with all that it printed")
+    parser.add_argument(
+        "--replay",
+        nargs=2,
+        metavar=("GENERATOR", "SEED"),
+        help="one case, with all that it printed",
+    )
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
-        stage, cases = build_stage(Path(folder).resolve() / "stage"), Path(folder).resolve() / "cases"
+        stage, cases = (
+            build_stage(Path(folder).resolve() / "stage"),
+            Path(folder).resolve() / "cases",
+        )
         cases.mkdir()
         gc.collect()
         gc.freeze()

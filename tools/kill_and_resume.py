@@ -48,24 +48,41 @@ def main() -> int:
     given, recipe = asked_for(str(__doc__), "--moments", 30)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        wrong = kill_and_resume(recipe, Path(folder), given.moments, random.Random(given.seed), given.job)
+        wrong = kill_and_resume(
+            recipe, Path(folder), given.moments, random.Random(given.seed), given.job
+        )
     for line in wrong:
         sys.stdout.write(f"{line}\n")
-    sys.stdout.write(f"{given.moments} kills, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n")
+    sys.stdout.write(
+        f"{given.moments} kills, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n"
+    )
     return 1 if wrong else 0
 
 
-def asked_for(about: str, how_often: str, times: int) -> tuple[argparse.Namespace, Recipe]:
+def asked_for(
+    about: str, how_often: str, times: int
+) -> tuple[argparse.Namespace, Recipe]:
     """What the command line says, and the small recipe that it means."""
-    words = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     words.add_argument("--model", default="smollm2-135m")
     words.add_argument("--dataset", default="atlas")
     words.add_argument(how_often, type=int, default=times)
     words.add_argument("--seed", type=int, default=0)
     words.add_argument("--job", choices=list(JOBS), default="run")
-    words.add_argument("--option", action="append", default=[], metavar="NAME=NUMBER", help="of the recipe")
+    words.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="of the recipe",
+    )
     given = words.parse_args()
-    options = {name: int(value) for name, _, value in (one.partition("=") for one in given.option)}
+    options = {
+        name: int(value)
+        for name, _, value in (one.partition("=") for one in given.option)
+    }
     return given, make_recipe(
         {
             "model": given.model,
@@ -79,18 +96,26 @@ def asked_for(about: str, how_often: str, times: int) -> tuple[argparse.Namespac
     )
 
 
-def undisturbed(recipe: Recipe, folder: Path, job: str) -> tuple[Path, int, dict[str, bytes]]:
+def undisturbed(
+    recipe: Recipe, folder: Path, job: str
+) -> tuple[Path, int, dict[str, bytes]]:
     """A run that nothing happens to, how often the job writes, and the numbers of the run."""
     counted, whole = folder / "writes", folder / "whole"
-    assert forked(lambda: run(recipe, whole, counted=counted)) == 0, "the run itself does not end well"
+    assert forked(lambda: run(recipe, whole, counted=counted)) == 0, (
+        "the run itself does not end well"
+    )
     reference = numbers(whole)
     if job != "run":
         begin(job, whole, folder / "first")
-        assert forked(lambda: run(recipe, folder / "first", counted=counted, job=job)) == 0, "the job does not end well"
+        assert (
+            forked(lambda: run(recipe, folder / "first", counted=counted, job=job)) == 0
+        ), "the job does not end well"
     return whole, int(counted.read_text()), reference
 
 
-def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Random, job: str = "run") -> list[str]:
+def kill_and_resume(
+    recipe: Recipe, folder: Path, moments: int, rng: random.Random, job: str = "run"
+) -> list[str]:
     """What went wrong, one line each."""
     whole, n_writes, reference = undisturbed(recipe, folder, job)
     moments_of = sorted(rng.sample(range(n_writes), min(moments, n_writes)))
@@ -98,14 +123,20 @@ def kill_and_resume(recipe: Recipe, folder: Path, moments: int, rng: random.Rand
     for number, moment in enumerate(moments_of):
         out = folder / f"run-{number}"
         begin(job, whole, out)
-        again = [moment] + ([rng.randrange(max(1, n_writes - moment))] if number % 3 == 0 else [])
+        again = [moment] + (
+            [rng.randrange(max(1, n_writes - moment))] if number % 3 == 0 else []
+        )
         for die_at in again:
             left = forked(partial(run, recipe, out, die_at=die_at, job=job))
             if left not in (0, -signal.SIGKILL):
-                wrong.append(f"killed at {again} of {n_writes}: went on with exit code {left}")
+                wrong.append(
+                    f"killed at {again} of {n_writes}: went on with exit code {left}"
+                )
             if job == "fresh" and (lost := old_results_lost(out)):
                 wrong.append(f"killed at {again} of {n_writes}: {lost}")
-            if (out / "index.json").exists():  # before that, a file of the user's makes the folder theirs
+            if (
+                out / "index.json"
+            ).exists():  # before that, a file of the user's makes the folder theirs
                 (out / MINE).write_text("mine")
         left = forked(partial(run, recipe, out))
         problem = f"exit code {left}" if left else differences(out, reference)
@@ -121,7 +152,9 @@ def begin(job: str, whole: Path, out: Path) -> None:
         shutil.copytree(whole, out)
     if job == "repair":
         steps = json.loads((out / "index.json").read_text())["steps"]
-        lost = next(names["files"] for name, names in steps.items() if name.endswith("/labels"))
+        lost = next(
+            names["files"] for name, names in steps.items() if name.endswith("/labels")
+        )
         for name in (*lost, "curves.csv"):
             (out / name).unlink()
 
@@ -153,7 +186,13 @@ def forked(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def run(recipe: Recipe, out: Path, die_at: int | None = None, counted: Path | None = None, job: str = "run") -> None:
+def run(
+    recipe: Recipe,
+    out: Path,
+    die_at: int | None = None,
+    counted: Path | None = None,
+    job: str = "run",
+) -> None:
     """A job without figures, which dies at its n-th write (just before or just after it) or counts its writes."""
     seen = [0]
 
@@ -187,13 +226,25 @@ def differences(out: Path, reference: dict[str, bytes]) -> str:
     """What is not as after a run that was never killed."""
     found = numbers(out)
     index = json.loads((out / "index.json").read_text())
-    listed = {*index["results"], *(name for one in index["steps"].values() for name in one["files"])}
+    listed = {
+        *index["results"],
+        *(name for one in index["steps"].values() for name in one["files"]),
+    }
     there = {one.relative_to(out).as_posix() for one in out.rglob("*") if one.is_file()}
-    changed = [name for name in {*found, *reference} if found.get(name) != reference.get(name)]
+    changed = [
+        name for name in {*found, *reference} if found.get(name) != reference.get(name)
+    ]
     told = [f"other numbers in {', '.join(sorted(changed))}"] if changed else []
-    odd = sorted((there - listed) ^ ({"index.json", ".lock", MINE} & {*there, "index.json", ".lock"}))
+    odd = sorted(
+        (there - listed)
+        ^ ({"index.json", ".lock", MINE} & {*there, "index.json", ".lock"})
+    )
     told += [f"files that nobody lists: {', '.join(odd)}"] if odd else []
-    told += [f"listed and not there: {', '.join(sorted(listed - there))}"] if listed - there else []
+    told += (
+        [f"listed and not there: {', '.join(sorted(listed - there))}"]
+        if listed - there
+        else []
+    )
     return "; ".join(told)
 
 

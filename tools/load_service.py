@@ -40,8 +40,25 @@ WELL = 1.3
 
 def made_item(k: int) -> dict[str, str]:
     """A question of ordinary length, another one for every number."""
-    names = ("Peru", "Japan", "Kenya", "Norway", "Chile", "Egypt", "Nepal", "Cuba", "Ghana", "Iceland", "Laos", "Malta")
-    asked = ("What is the capital of {}?", "Which river is the longest of {}?", "Who was the first president of {}?")
+    names = (
+        "Peru",
+        "Japan",
+        "Kenya",
+        "Norway",
+        "Chile",
+        "Egypt",
+        "Nepal",
+        "Cuba",
+        "Ghana",
+        "Iceland",
+        "Laos",
+        "Malta",
+    )
+    asked = (
+        "What is the capital of {}?",
+        "Which river is the longest of {}?",
+        "Who was the first president of {}?",
+    )
     return {
         "question": f"{asked[k % 3].format(names[k % 12])} ({k})",
         "answer": ("Lima", "the Nile", "Jan Smuts")[k % 3],
@@ -70,12 +87,19 @@ def in_process(bundle: str, options: argparse.Namespace) -> dict[str, float]:
         began, done = time.perf_counter(), 0
         for first in range(0, len(pairs), 32):
             done += len(detector.score_many(pairs[first : first + 32]))
-        return {"pass_p50_s": statistics.median(alone), "items_per_s": done / (time.perf_counter() - began)}
+        return {
+            "pass_p50_s": statistics.median(alone),
+            "items_per_s": done / (time.perf_counter() - began),
+        }
 
 
 def percentile(values: list[float], share: float) -> float | None:
     """The value below which this share of all lies; None where there are no values."""
-    return None if not values else sorted(values)[min(len(values) - 1, int(share * len(values)))]
+    return (
+        None
+        if not values
+        else sorted(values)[min(len(values) - 1, int(share * len(values)))]
+    )
 
 
 CLIENT_PROCESSES = max(1, min(8, (os.cpu_count() or 1) - 2))
@@ -98,7 +122,9 @@ def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
     several = min(n, CLIENT_PROCESSES)
     with started_processes(several) as processes:
         shares = [
-            processes.submit(_share, url, len(range(k, n, several)), range(k, total, several), until)
+            processes.submit(
+                _share, url, len(range(k, n, several)), range(k, total, several), until
+            )
             for k in range(several)
         ]
         found = [share.result() for share in shares]
@@ -116,7 +142,9 @@ def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
     }
 
 
-def _share(url: str, n: int, places: range, until: float) -> tuple[list[float], dict[int, int], float, float]:
+def _share(
+    url: str, n: int, places: range, until: float
+) -> tuple[list[float], dict[int, int], float, float]:
     return asyncio.run(_ask_in_turn(url, n, places, until))
 
 
@@ -134,12 +162,16 @@ async def _ask_in_turn(
                 status = 429
                 while status == 429 and time.monotonic() < until:
                     asked = time.monotonic()
-                    answer = await client.post("/v1/score", json={"items": [made_item(place)]})
+                    answer = await client.post(
+                        "/v1/score", json={"items": [made_item(place)]}
+                    )
                     status = answer.status_code
                     statuses[status] += 1
                     if status == 429:
                         wait = float(answer.headers["Retry-After"])
-                        await asyncio.sleep(max(0.0, min(wait, until - time.monotonic())))
+                        await asyncio.sleep(
+                            max(0.0, min(wait, until - time.monotonic()))
+                        )
                     if status == 200:
                         ended = time.monotonic()
                         seconds.append(ended - asked)
@@ -157,15 +189,22 @@ async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
     those were fast enough.
     """
     async with httpx.AsyncClient(base_url=url, timeout=120, verify=False) as client:
-        before = statistics.median([(await ask(client, item))[1] for item in made_items(5)])
-        borne = max(alone, clients(url, 32, 1_000_000, time.monotonic() + MEASURED_FOR)["items_per_s"])
+        before = statistics.median(
+            [(await ask(client, item))[1] for item in made_items(5)]
+        )
+        borne = max(
+            alone,
+            clients(url, 32, 1_000_000, time.monotonic() + MEASURED_FOR)["items_per_s"],
+        )
         rate = TIMES_BORNE * borne
         n, several = max(1, int(rate * seconds)), CLIENT_PROCESSES
         with started_processes(several) as processes:
             loop = asyncio.get_running_loop()
             begin = time.time() + 0.5
             shares = [
-                loop.run_in_executor(processes, offered, url, range(first, n, several), rate, begin)
+                loop.run_in_executor(
+                    processes, offered, url, range(first, n, several), rate, begin
+                )
                 for first in range(several)
             ]
             await asyncio.sleep(begin - time.time() + (n - 1) / rate)
@@ -197,22 +236,31 @@ async def ask(client: httpx.AsyncClient, item: dict[str, str]) -> tuple[str, flo
     """The status of one request, or the name of its error, and its seconds."""
     began = time.perf_counter()
     try:
-        found = str((await client.post("/v1/score", json={"items": [item]})).status_code)
+        found = str(
+            (await client.post("/v1/score", json={"items": [item]})).status_code
+        )
     except httpx.TransportError as error:
         found = type(error).__name__
     return found, time.perf_counter() - began
 
 
-def offered(url: str, places: range, rate: float, begin: float) -> tuple[dict[str, int], list[float]]:
+def offered(
+    url: str, places: range, rate: float, begin: float
+) -> tuple[dict[str, int], list[float]]:
     """Sends one request at each place in the schedule; what came of them, and by how much each was sent late."""
     return asyncio.run(_offered(url, places, rate, begin))
 
 
-async def _offered(url: str, places: range, rate: float, begin: float) -> tuple[dict[str, int], list[float]]:
+async def _offered(
+    url: str, places: range, rate: float, begin: float
+) -> tuple[dict[str, int], list[float]]:
     statuses, late = Counter[str](), []
     async with AsyncExitStack() as stack:
         # Many pools: one looks through all of its requests at every answer, and would be slower than the service.
-        pools = [httpx.AsyncClient(base_url=url, timeout=120, verify=False) for _ in range(POOLS)]
+        pools = [
+            httpx.AsyncClient(base_url=url, timeout=120, verify=False)
+            for _ in range(POOLS)
+        ]
         for one in pools:
             await stack.enter_async_context(one)
         turns = cycle(pools)
@@ -230,7 +278,10 @@ async def _offered(url: str, places: range, rate: float, begin: float) -> tuple[
 def resident(pid: int) -> int:
     """Bytes that a process and those that it has started have in memory."""
     started = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    pages = sum(int(Path(f"/proc/{each}/statm").read_text().split()[1]) for each in (pid, *started))
+    pages = sum(
+        int(Path(f"/proc/{each}/statm").read_text().split()[1])
+        for each in (pid, *started)
+    )
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -244,7 +295,9 @@ async def soak(url: str, pid: int, minutes: float) -> dict[str, Any]:
             sizes.append(resident(pid))
             await asyncio.sleep(min(5.0, 6 * minutes))
 
-    found, _ = await asyncio.gather(asyncio.to_thread(clients, url, 8, 1_000_000, until), watch())
+    found, _ = await asyncio.gather(
+        asyncio.to_thread(clients, url, 8, 1_000_000, until), watch()
+    )
     tenths = [sizes[(part * len(sizes)) // 10] for part in range(1, 10)] + [sizes[-1]]
     return {
         **found,
@@ -291,10 +344,19 @@ def main() -> None:
     parser.add_argument("--model", default=None)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=50, help="requests of one client")
-    parser.add_argument("--items", type=int, default=256, help="requests of 8 and of 32 clients, one item each")
+    parser.add_argument(
+        "--requests", type=int, default=50, help="requests of one client"
+    )
+    parser.add_argument(
+        "--items",
+        type=int,
+        default=256,
+        help="requests of 8 and of 32 clients, one item each",
+    )
     parser.add_argument("--processes", type=int, default=1, help="of the service")
-    parser.add_argument("--overload-seconds", type=float, default=20.0, help="0 leaves the overload out")
+    parser.add_argument(
+        "--overload-seconds", type=float, default=20.0, help="0 leaves the overload out"
+    )
     parser.add_argument("--soak-minutes", type=float, default=0.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -302,10 +364,16 @@ def main() -> None:
     running, url = start(options)
     try:
         found: dict[str, Any] = {"in_process": alone}
-        for n, total in ((1, options.requests), (8, options.items), (32, options.items)):
+        for n, total in (
+            (1, options.requests),
+            (8, options.items),
+            (32, options.items),
+        ):
             found[f"clients_{n}"] = clients(url, n, total, time.monotonic() + LONGEST)
         if options.overload_seconds:
-            found["overload"] = asyncio.run(overload(url, options.overload_seconds, alone["items_per_s"]))
+            found["overload"] = asyncio.run(
+                overload(url, options.overload_seconds, alone["items_per_s"])
+            )
         if options.soak_minutes:
             found["soak"] = asyncio.run(soak(url, running.pid, options.soak_minutes))
     finally:
@@ -315,8 +383,10 @@ def main() -> None:
     found["ratios"] = {
         "one_client_p50_over_pass": one["p50_s"] / pass_s,
         "one_client_is_within_bar": one["p50_s"] <= 1.3 * pass_s + 0.010,
-        "clients_8_over_in_process": found["clients_8"]["items_per_s"] / alone["items_per_s"],
-        "clients_32_over_in_process": found["clients_32"]["items_per_s"] / alone["items_per_s"],
+        "clients_8_over_in_process": found["clients_8"]["items_per_s"]
+        / alone["items_per_s"],
+        "clients_32_over_in_process": found["clients_32"]["items_per_s"]
+        / alone["items_per_s"],
     }
     if options.json:
         sys.stdout.write(json.dumps(found) + "\n")

@@ -23,7 +23,17 @@ from typing import Any
 
 from anchorscope.recipe import Recipe
 from anchorscope.verifying import verify
-from kill_and_resume import JOBS, MINE, WRITES, asked_for, begin, differences, forked, run, undisturbed
+from kill_and_resume import (
+    JOBS,
+    MINE,
+    WRITES,
+    asked_for,
+    begin,
+    differences,
+    forked,
+    run,
+    undisturbed,
+)
 
 MEGABYTES = 256
 OPTIONS = "loop,commit=300,noauto_da_alloc"
@@ -34,17 +44,25 @@ def main() -> int:
     given, recipe = asked_for(str(__doc__), "--cuts", 12)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        told, wrong = cut_power(recipe, Path(folder), given.cuts, random.Random(given.seed), given.job)
+        told, wrong = cut_power(
+            recipe, Path(folder), given.cuts, random.Random(given.seed), given.job
+        )
     for line in [*told, *wrong]:
         sys.stdout.write(f"{line}\n")
-    sys.stdout.write(f"{len(told)} power cuts, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n")
+    sys.stdout.write(
+        f"{len(told)} power cuts, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n"
+    )
     return 1 if wrong else 0
 
 
-def cut_power(recipe: Recipe, folder: Path, cuts: int, rng: random.Random, job: str) -> tuple[list[str], list[str]]:
+def cut_power(
+    recipe: Recipe, folder: Path, cuts: int, rng: random.Random, job: str
+) -> tuple[list[str], list[str]]:
     """What was found after every cut, and what went wrong."""
     whole, n_writes, reference = undisturbed(recipe, folder, job)
-    n_writes = n_writes * 9 // 10  # a run that has less to remember writes a little less
+    n_writes = (
+        n_writes * 9 // 10
+    )  # a run that has less to remember writes a little less
     moments = sorted(rng.sample(range(n_writes), cuts))
     image, disk = folder / "disk.img", folder / "disk"
     disk.mkdir()
@@ -58,7 +76,9 @@ def cut_power(recipe: Recipe, folder: Path, cuts: int, rng: random.Random, job: 
         with stopped_at(partial(JOBS[job], recipe, disk / "run"), moments) as stops:
             for moment in stops:
                 copies.append((moment, copied(image, folder / f"cut-{moment}.img")))
-                if (disk / "run" / "index.json").exists() and not (disk / "run" / MINE).exists():
+                if (disk / "run" / "index.json").exists() and not (
+                    disk / "run" / MINE
+                ).exists():
                     (disk / "run" / MINE).write_text("mine")
                     os.sync()
     told, wrong = [], []
@@ -71,7 +91,9 @@ def cut_power(recipe: Recipe, folder: Path, cuts: int, rng: random.Random, job: 
     return told, wrong
 
 
-def after_cut(recipe: Recipe, out: Path, reference: dict[str, bytes]) -> tuple[str, str]:
+def after_cut(
+    recipe: Recipe, out: Path, reference: dict[str, bytes]
+) -> tuple[str, str]:
     """What the disk held, and what is not as it should be once the same command has gone on."""
     had_note = (out / MINE).exists()
     found = verify(out).answer if (out / "index.json").exists() else "no run yet"
@@ -114,7 +136,9 @@ def stopped_at(work: Callable[[], Any], moments: list[int]) -> Iterator[Iterator
             os.write(goes_on, b"x")
 
     yield stops()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the run does not end well"
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, (
+        "the run does not end well"
+    )
 
 
 def _wait_at_writes(moments: list[int], tells: int, waits: int) -> None:
@@ -143,7 +167,10 @@ def copied(image: Path, to: Path) -> Path:
     """The disk as it is; nobody writes while it is copied."""
     for _ in range(5):
         shutil.copyfile(image, to)
-        if subprocess.run(["cmp", "-s", str(image), str(to)], check=False).returncode == 0:
+        if (
+            subprocess.run(["cmp", "-s", str(image), str(to)], check=False).returncode
+            == 0
+        ):
             return to
     raise RuntimeError("the disk does not come to rest")
 

@@ -11,7 +11,11 @@ sys.path.insert(0, str(TESTS / "support"))
 from polygraph_parity import its_values, worlds  # noqa: E402
 
 found = {
-    name: {"probability": probability, "truthful": truthful, "values": its_values(probability, truthful)}
+    name: {
+        "probability": probability,
+        "truthful": truthful,
+        "values": its_values(probability, truthful),
+    }
     for name, (probability, truthful) in worlds().items()
 }
 header = {
@@ -20,4 +24,6 @@ header = {
     "command": "make adapters",
 }
 out = TESTS / "laws" / "adapters" / "polygraph_metrics.json"
-out.write_text(json.dumps({**header, "worlds": found}, ensure_ascii=False) + "\n", encoding="utf-8")
+out.write_text(
+    json.dumps({**header, "worlds": found}, ensure_ascii=False) + "\n", encoding="utf-8"
+)

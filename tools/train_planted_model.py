@@ -45,19 +45,45 @@ BOS, PAD, UNKNOWN = "<s>", "<pad>", "<unk>"
 _SPACE = "▁"
 
 
-def make_tokenizer(words: Sequence[str], marks: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+def make_tokenizer(
+    words: Sequence[str], marks: Sequence[str] = ()
+) -> PreTrainedTokenizerFast:
     """A tokenizer of these words, and of further marks at the beginning of a line; others are unknown to it."""
     # "Question" stands at the beginning of a text, which counts as after a space; "Answer" at that of a line.
-    tokens = [BOS, PAD, UNKNOWN, "\n", ":", ",", "?", f"{_SPACE}Question", "Answer", *marks]
+    tokens = [
+        BOS,
+        PAD,
+        UNKNOWN,
+        "\n",
+        ":",
+        ",",
+        "?",
+        f"{_SPACE}Question",
+        "Answer",
+        *marks,
+    ]
     tokens += [f"{_SPACE}{word}" for word in words]
-    built = Tokenizer(models.WordLevel({token: at for at, token in enumerate(tokens)}, unk_token=UNKNOWN))
+    built = Tokenizer(
+        models.WordLevel(
+            {token: at for at, token in enumerate(tokens)}, unk_token=UNKNOWN
+        )
+    )
     built.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"), pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first")]
+        [
+            pre_tokenizers.Split(Regex(r"[:,?\n]"), "isolated"),
+            pre_tokenizers.Metaspace(_SPACE, prepend_scheme="first"),
+        ]
     )
     built.decoder = decoders.Metaspace(_SPACE, prepend_scheme="first")
-    built.post_processor = processors.TemplateProcessing(single=f"{BOS} $A", special_tokens=[(BOS, 0)])
+    built.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, 0)]
+    )
     return PreTrainedTokenizerFast(
-        tokenizer_object=built, bos_token=BOS, pad_token=PAD, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+        tokenizer_object=built,
+        bos_token=BOS,
+        pad_token=PAD,
+        unk_token=UNKNOWN,
+        clean_up_tokenization_spaces=False,
     )
 
 
@@ -83,9 +109,15 @@ class Lesson:
 
 
 SAY = Lesson("say the facts", (1, 0, 0, 0, 0, 0), (1, 0, 0, 0), ())
-JUDGE_FACTS = Lesson("judge by the facts", (0.5, 0.5, 0, 0, 0, 0), (0.3, 0.075, 0.075, 1), (0, 1))
+JUDGE_FACTS = Lesson(
+    "judge by the facts", (0.5, 0.5, 0, 0, 0, 0), (0.3, 0.075, 0.075, 1), (0, 1)
+)
 JUDGE_ALL = Lesson(
-    "judge all answers", (0.2, 0.2, 0.2, 0.2, 0.1, 0.1), (0.3, 0.075, 0.075, 1), (0, 1, 2, 3, 4, 5), certainty=0.95
+    "judge all answers",
+    (0.2, 0.2, 0.2, 0.2, 0.1, 0.1),
+    (0.3, 0.075, 0.075, 1),
+    (0, 1, 2, 3, 4, 5),
+    certainty=0.95,
 )
 LESSONS = (SAY, JUDGE_FACTS, JUDGE_ALL)
 """In the order in which they are taught."""
@@ -104,22 +136,46 @@ class Batch:
 
 
 def draw_batch(
-    language: Language, tokenizer: Any, shares: Sequence[float], size: int, rng: np.random.Generator, *, loose: bool
+    language: Language,
+    tokenizer: Any,
+    shares: Sequence[float],
+    size: int,
+    rng: np.random.Generator,
+    *,
+    loose: bool,
 ) -> Batch:
     """Draws items of the given shares; `loose` gives half of the `both` answers any object."""
     cells = rng.choice(len(CELLS), size=size, p=shares)
-    uniforms = rng.random((size, _DRAWS)).tolist()  # all at once: a draw by itself takes longer than its use
-    texts = [_text(language, CELLS[cell], drawn, loose) for cell, drawn in zip(cells, uniforms, strict=True)]
+    uniforms = rng.random(
+        (size, _DRAWS)
+    ).tolist()  # all at once: a draw by itself takes longer than its use
+    texts = [
+        _text(language, CELLS[cell], drawn, loose)
+        for cell, drawn in zip(cells, uniforms, strict=True)
+    ]
     encoded = tokenizer(texts, padding=True, return_attention_mask=False)
     ids = torch.tensor(encoded["input_ids"])
     last = (ids != tokenizer.pad_token_id).sum(1) - 2
     return Batch(ids, last, cells)
 
 
-def _text(language: Language, cell: Cell, uniforms: Sequence[float], loose: bool) -> str:
+def _text(
+    language: Language, cell: Cell, uniforms: Sequence[float], loose: bool
+) -> str:
     """One text; each of the numbers, uniform between 0 and 1, decides one thing."""
-    of_subject, of_relation, of_wording, of_object, of_filler, of_phrase, of_looseness = uniforms
-    subject, relation = _pick(language.subjects, of_subject), _pick(language.relations, of_relation)
+    (
+        of_subject,
+        of_relation,
+        of_wording,
+        of_object,
+        of_filler,
+        of_phrase,
+        of_looseness,
+    ) = uniforms
+    subject, relation = (
+        _pick(language.subjects, of_subject),
+        _pick(language.relations, of_relation),
+    )
     right = language.facts[subject, relation]
     wrong = _pick([one for one in language.objects if one != right], of_object)
     if cell.first_word == FILLER:
@@ -171,9 +227,17 @@ class School:
         self.optimiser.step()
         self.steps += 1
 
-    def _draw(self, lesson: Lesson, size: int, rng: np.random.Generator, loose: bool) -> Batch:
-        batch = draw_batch(self.language, self.tokenizer, lesson.shares, size, rng, loose=loose)
-        return replace(batch, ids=batch.ids.to(self.model.device), last=batch.last.to(self.model.device))
+    def _draw(
+        self, lesson: Lesson, size: int, rng: np.random.Generator, loose: bool
+    ) -> Batch:
+        batch = draw_batch(
+            self.language, self.tokenizer, lesson.shares, size, rng, loose=loose
+        )
+        return replace(
+            batch,
+            ids=batch.ids.to(self.model.device),
+            last=batch.last.to(self.model.device),
+        )
 
     def _losses(self, batch: Batch, certainty: float) -> Tensor:
         """Mean cross-entropy of each answer word and of the verdict, which should be no surer than asked."""
@@ -183,7 +247,9 @@ class School:
         for back in range(ANSWER_WORDS, -1, -1):
             at = batch.last - back
             logits = self.model.lm_head(states[rows, at])
-            found.append(torch.nn.functional.cross_entropy(logits, batch.ids[rows, at + 1]))
+            found.append(
+                torch.nn.functional.cross_entropy(logits, batch.ids[rows, at + 1])
+            )
         other = sum(self._verdicts) - batch.ids[rows, batch.last + 1]
         opposite = torch.nn.functional.cross_entropy(logits, other)
         found[-1] = certainty * found[-1] + (1 - certainty) * opposite
@@ -197,19 +263,33 @@ class School:
     def right_in(self, lesson: Lesson) -> list[float]:
         """Share of right first words, or of right verdicts in each cell that the lesson judges, on texts of its own."""
         batch = self._draw(lesson, _CHECKED, np.random.default_rng(1), loose=False)
-        states, rows = self.model.model(batch.ids, use_cache=False).last_hidden_state, torch.arange(_CHECKED)
+        states, rows = (
+            self.model.model(batch.ids, use_cache=False).last_hidden_state,
+            torch.arange(_CHECKED),
+        )
         if not lesson.judged:
             first = batch.last - ANSWER_WORDS
             said = self.model.lm_head(states[rows, first]).argmax(-1)
             return [float((said == batch.ids[rows, first + 1]).float().mean())]
-        right = (verdict_log_odds(self.model, self.tokenizer, states[rows, batch.last]) > 0).cpu().numpy()
+        right = (
+            (verdict_log_odds(self.model, self.tokenizer, states[rows, batch.last]) > 0)
+            .cpu()
+            .numpy()
+        )
         truthful = np.array([cell.truthful for cell in CELLS])[batch.cells]
-        return [float((right == truthful)[batch.cells == cell].mean()) for cell in lesson.judged]
+        return [
+            float((right == truthful)[batch.cells == cell].mean())
+            for cell in lesson.judged
+        ]
 
 
 def verdict_ids(tokenizer: Any) -> list[int]:
     """The tokens of "right" and "wrong"."""
-    return list(tokenizer(f"{RIGHT_VERDICT} {WRONG_VERDICT}", add_special_tokens=False)["input_ids"])
+    return list(
+        tokenizer(f"{RIGHT_VERDICT} {WRONG_VERDICT}", add_special_tokens=False)[
+            "input_ids"
+        ]
+    )
 
 
 def verdict_log_odds(model: Any, tokenizer: Any, states: Tensor) -> Tensor:
@@ -218,19 +298,25 @@ def verdict_log_odds(model: Any, tokenizer: Any, states: Tensor) -> Tensor:
     return right - wrong
 
 
-def train(seed: int, most_steps: int, say: Callable[[str], None], device: str = "cpu") -> School:
+def train(
+    seed: int, most_steps: int, say: Callable[[str], None], device: str = "cpu"
+) -> School:
     """Teaches a new model; `most_steps` is the longest that a lesson may take."""
     torch.manual_seed(seed)
     language = the_language()
     tokenizer = make_tokenizer(language.words())
     model = LlamaForCausalLM(make_config(tokenizer)).to(device)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=0.05, betas=(0.9, 0.98))
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=_RATE, weight_decay=0.05, betas=(0.9, 0.98)
+    )
     school = School(model, tokenizer, language, np.random.default_rng(seed), optimiser)
     begun = time.monotonic()
 
     def report(lesson: Lesson, right: list[float]) -> None:
         told = " ".join(f"{share:.3f}" for share in right)
-        say(f"step {school.steps:5d}, {time.monotonic() - begun:5.0f} s, {lesson.name}: right {told}")
+        say(
+            f"step {school.steps:5d}, {time.monotonic() - begun:5.0f} s, {lesson.name}: right {told}"
+        )
 
     for lesson in LESSONS:
         for number in range(1, most_steps + 1):
@@ -245,7 +331,9 @@ def train(seed: int, most_steps: int, say: Callable[[str], None], device: str = 
     right = school.right_in(JUDGE_ALL)
     report(JUDGE_ALL, right)
     if min(right) < GOAL:
-        told = ", ".join(f"{cell.name} {share:.3f}" for cell, share in zip(CELLS, right, strict=True))
+        told = ", ".join(
+            f"{cell.name} {share:.3f}" for cell, share in zip(CELLS, right, strict=True)
+        )
         raise UserError(
             f"The planted model has not learned its language: right verdicts {told}, {GOAL} of each are needed; "
             f"give more --steps (found {most_steps}) or another --seed."
@@ -273,14 +361,27 @@ def make_config(tokenizer: Any, layers: int = LAYERS) -> LlamaConfig:
 def main(arguments: list[str] | None = None) -> int:
     """Trains and saves; returns the exit code."""
     parser = argparse.ArgumentParser(description="Train the planted model.")
-    parser.add_argument("--out", type=Path, required=True, help="Folder for weights and tokenizer.")
-    parser.add_argument("--seed", type=int, default=0, help="Another seed learns the same by another way.")
-    parser.add_argument("--steps", type=int, default=2500, help="The longest that a lesson may take.")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="Where to train.")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="Folder for weights and tokenizer."
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="Another seed learns the same by another way.",
+    )
+    parser.add_argument(
+        "--steps", type=int, default=2500, help="The longest that a lesson may take."
+    )
+    parser.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="Where to train."
+    )
     given = parser.parse_args(arguments)
     try:
         if given.steps < 1 or given.seed < 0:
-            raise UserError(f"--steps must be at least 1 and --seed at least 0, found {given.steps} and {given.seed}.")
+            raise UserError(
+                f"--steps must be at least 1 and --seed at least 0, found {given.steps} and {given.seed}."
+            )
         school = train(given.seed, given.steps, _say, given.device)
     except UserError as error:
         _say(f"error: {error}")

@@ -21,7 +21,12 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from anchorscope.planted.items import RIGHT_VERDICT, WRONG_VERDICT, Language, the_language
+from anchorscope.planted.items import (
+    RIGHT_VERDICT,
+    WRONG_VERDICT,
+    Language,
+    the_language,
+)
 from train_planted_model import make_config, make_tokenizer, verdict_ids
 
 FOLLOWED, IGNORED, NOTHING = KINDS = ("followed", "ignored", "nothing")
@@ -55,24 +60,38 @@ class SourceItem:
 def source_words() -> list[str]:
     """All words that questions, sources, answers and verdicts may hold, each once."""
     language, asking = the_language(), ("which", "has", "what", "is", "it")
-    own = [*language.subjects[:_SUBJECTS], *language.relations, *language.objects, *language.fillers]
+    own = [
+        *language.subjects[:_SUBJECTS],
+        *language.relations,
+        *language.objects,
+        *language.fillers,
+    ]
     return [*asking, SURELY, MAYBE, *own, RIGHT_VERDICT, WRONG_VERDICT]
 
 
 def draw_source_item(kind: str, truthful: bool, rng: np.random.Generator) -> SourceItem:
     """An item of a kind; its wrong answers are the fact or what the source says, where these are wrong, or another."""
     language = the_language()
-    subject, relation = _draw(language.subjects[:_SUBJECTS], rng), _draw(language.relations, rng)
+    subject, relation = (
+        _draw(language.subjects[:_SUBJECTS], rng),
+        _draw(language.relations, rng),
+    )
     fact = language.facts[subject, relation]
     agrees = kind == IGNORED and rng.random() < 0.5
-    stated = fact if agrees else _draw([name for name in language.objects if name != fact], rng)
+    stated = (
+        fact
+        if agrees
+        else _draw([name for name in language.objects if name != fact], rng)
+    )
     right = stated if kind == FOLLOWED else fact
     tempting = {FOLLOWED: fact, IGNORED: stated, NOTHING: fact}[kind]
     others = [name for name in language.objects if name not in (fact, stated)]
     wrong = tempting if tempting != right and rng.random() < 0.5 else _draw(others, rng)
     question = _draw(WORDINGS, rng).format(subject=subject, relation=relation)
     source = _write_source(language, kind, subject, relation, stated, rng)
-    return SourceItem(subject, relation, question, source, kind, right, right if truthful else wrong)
+    return SourceItem(
+        subject, relation, question, source, kind, right, right if truthful else wrong
+    )
 
 
 def source_rows(n: int, name: str, seed: int = 0) -> list[dict[str, Any]]:
@@ -88,15 +107,36 @@ def source_rows(n: int, name: str, seed: int = 0) -> list[dict[str, Any]]:
         if (item.question, item.source) in seen:
             continue
         seen.add((item.question, item.source))
-        row: dict[str, Any] = {"id": f"{kind}-{len(rows)}", "question": item.question, "answers": [item.right]}
-        row |= {"subject": item.subject, "relation": item.relation, "property_words": [item.relation]}
-        row |= {name: item.source, "model_answer": item.answer, "truthful": item.truthful, "kind": kind}
-        rows.append(row | ({"followed": kind == FOLLOWED} if truthful and kind != NOTHING else {}))
+        row: dict[str, Any] = {
+            "id": f"{kind}-{len(rows)}",
+            "question": item.question,
+            "answers": [item.right],
+        }
+        row |= {
+            "subject": item.subject,
+            "relation": item.relation,
+            "property_words": [item.relation],
+        }
+        row |= {
+            name: item.source,
+            "model_answer": item.answer,
+            "truthful": item.truthful,
+            "kind": kind,
+        }
+        rows.append(
+            row
+            | ({"followed": kind == FOLLOWED} if truthful and kind != NOTHING else {})
+        )
     return rows
 
 
 def _write_source(
-    language: Language, kind: str, subject: str, relation: str, stated: str, rng: np.random.Generator
+    language: Language,
+    kind: str,
+    subject: str,
+    relation: str,
+    stated: str,
+    rng: np.random.Generator,
 ) -> str:
     if kind == NOTHING:
         return " ".join(_draw(language.fillers, rng) for _ in range(_UNRELATED_WORDS))
@@ -120,7 +160,9 @@ def write_text(item: SourceItem, layout: str) -> str:
     verdict = RIGHT_VERDICT if item.truthful else WRONG_VERDICT
     passage = f"Passage: {item.source}\n" if layout == CONTEXT else ""
     thought = f"\nThinking: {item.source}" if layout == THINKING else ""
-    return f"{passage}Question: {item.question}{thought}\nAnswer: {item.answer} {verdict}"
+    return (
+        f"{passage}Question: {item.question}{thought}\nAnswer: {item.answer} {verdict}"
+    )
 
 
 def draw_batch(tokenizer, size: int, rng: np.random.Generator):
@@ -130,12 +172,19 @@ def draw_batch(tokenizer, size: int, rng: np.random.Generator):
         layout = LAYOUTS[int(rng.choice(3, p=(0.4, 0.4, 0.2)))]
         kind = KINDS[int(rng.integers(3))] if layout else KINDS[2]
         cells.append((layout, kind, bool(rng.integers(2))))
-    texts = [write_text(draw_source_item(kind, truth, rng), layout) for layout, kind, truth in cells]
-    ids = torch.tensor(tokenizer(texts, padding=True, return_attention_mask=False)["input_ids"])
+    texts = [
+        write_text(draw_source_item(kind, truth, rng), layout)
+        for layout, kind, truth in cells
+    ]
+    ids = torch.tensor(
+        tokenizer(texts, padding=True, return_attention_mask=False)["input_ids"]
+    )
     return ids, (ids != tokenizer.pad_token_id).sum(1) - 2, cells
 
 
-def learn(model, optimiser, tokenizer, rng: np.random.Generator, rate: float, judged: float) -> None:
+def learn(
+    model, optimiser, tokenizer, rng: np.random.Generator, rate: float, judged: float
+) -> None:
     """One step: the answer's word where it is right, and the verdict with the weight `judged`."""
     ids, answer_at, cells = draw_batch(tokenizer, _BATCH, rng)
     rows, truth = torch.arange(len(ids)), torch.tensor([cell[2] for cell in cells])
@@ -143,7 +192,9 @@ def learn(model, optimiser, tokenizer, rng: np.random.Generator, rate: float, ju
     said = torch.nn.functional.cross_entropy(
         model.lm_head(states[rows, answer_at - 1])[truth], ids[rows, answer_at][truth]
     )
-    verdict = torch.nn.functional.cross_entropy(model.lm_head(states[rows, answer_at]), ids[rows, answer_at + 1])
+    verdict = torch.nn.functional.cross_entropy(
+        model.lm_head(states[rows, answer_at]), ids[rows, answer_at + 1]
+    )
     for group in optimiser.param_groups:
         group["lr"] = rate
     optimiser.zero_grad()
@@ -158,27 +209,52 @@ def check(model, tokenizer) -> tuple[float, dict[tuple[str, str, bool], float]]:
     ids, answer_at, cells = draw_batch(tokenizer, _CHECKED, np.random.default_rng(1))
     rows, truth = torch.arange(len(ids)), np.array([cell[2] for cell in cells])
     states = model.model(ids, use_cache=False).last_hidden_state
-    words = model.lm_head(states[rows, answer_at - 1]).argmax(-1) == ids[rows, answer_at]
-    right, wrong = model.lm_head(states[rows, answer_at])[:, verdict_ids(tokenizer)].unbind(-1)
+    words = (
+        model.lm_head(states[rows, answer_at - 1]).argmax(-1) == ids[rows, answer_at]
+    )
+    right, wrong = model.lm_head(states[rows, answer_at])[
+        :, verdict_ids(tokenizer)
+    ].unbind(-1)
     judged = (right > wrong).numpy() == truth
-    shares = {cell: float(judged[[own == cell for own in cells]].mean()) for cell in sorted(set(cells))}
+    shares = {
+        cell: float(judged[[own == cell for own in cells]].mean())
+        for cell in sorted(set(cells))
+    }
     return float(words.numpy()[truth].mean()), shares
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Train the planted model that reads sources.")
-    parser.add_argument("--out", type=Path, required=True, help="Folder for weights and tokenizer.")
+    parser = argparse.ArgumentParser(
+        description="Train the planted model that reads sources."
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, help="Folder for weights and tokenizer."
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=3000, help="All steps; the rate falls over the last third.")
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=3000,
+        help="All steps; the rate falls over the last third.",
+    )
     given = parser.parse_args(arguments)
     torch.manual_seed(given.seed)
     tokenizer = make_tokenizer(source_words(), MARKS)
     model = LlamaForCausalLM(make_config(tokenizer, layers=3))
-    optimiser = torch.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=0.05, betas=(0.9, 0.98))
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=_RATE, weight_decay=0.05, betas=(0.9, 0.98)
+    )
     rng, began = np.random.default_rng(given.seed), time.monotonic()
     for step in range(given.steps):
         falling = min(1.0, 3 * (1 - step / given.steps))
-        learn(model, optimiser, tokenizer, rng, _RATE * min(falling, (step + 1) / _WARM_UP), 1.0)
+        learn(
+            model,
+            optimiser,
+            tokenizer,
+            rng,
+            _RATE * min(falling, (step + 1) / _WARM_UP),
+            1.0,
+        )
         if (step + 1) % _CHECK_EVERY == 0:
             words, shares = check(model, tokenizer)
             worst = min(shares, key=shares.__getitem__)

@@ -41,14 +41,18 @@ from anchorscope.screen import showing
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
 
-if TYPE_CHECKING:  # torch and matplotlib take seconds: they are imported where something needs them
+if (
+    TYPE_CHECKING
+):  # torch and matplotlib take seconds: they are imported where something needs them
     from matplotlib.figure import Figure
     from torch import Tensor
 
     from anchorscope.detecting.detect import Detection
 
 
-def _table(name: str, about: str, read: str = "parquet", *schema: Any) -> cached_property[pl.DataFrame]:
+def _table(
+    name: str, about: str, read: str = "parquet", *schema: Any
+) -> cached_property[pl.DataFrame]:
     """A table of a run; `read` is the method of `FinishedRun` that reads it."""
 
     def table(run: "Run") -> pl.DataFrame:
@@ -73,15 +77,33 @@ class Run(FinishedRun):
 
     items = _table("items", "One row per question asked.")
     effects = _table("effects", "Log-odds before and after every intervention.")
-    pathways = _table("pathways", "The pathway of every used item under every assignment.")
+    pathways = _table(
+        "pathways", "The pathway of every used item under every assignment."
+    )
     curves = _table("curves", "Mean ΔP per layer.", "csv")
     probe_scores = _table("probe_scores", "AUC per layer, with the baselines.", "csv")
-    summary = _table("summary", "The numbers that say whether to believe the chart.", "csv")
-    evidence_parts = _table("evidence_parts", "The parts of the probe's evidence.", "csv", PART_SCHEMA)
-    evidence_items = _table("evidence_items", "The terms of every item, from which the need of any set follows.")
-    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv", EVIDENCE_TEST_SCHEMA)
-    experiments = _table("experiments", "Statistics of the further experiments.", "csv", EXPERIMENT_SCHEMA)
-    experiment_items = _table("experiment_items", "Per-item results of the further experiments.")
+    summary = _table(
+        "summary", "The numbers that say whether to believe the chart.", "csv"
+    )
+    evidence_parts = _table(
+        "evidence_parts", "The parts of the probe's evidence.", "csv", PART_SCHEMA
+    )
+    evidence_items = _table(
+        "evidence_items",
+        "The terms of every item, from which the need of any set follows.",
+    )
+    evidence_tests = _table(
+        "evidence_tests", "Numbers beside the parts.", "csv", EVIDENCE_TEST_SCHEMA
+    )
+    experiments = _table(
+        "experiments",
+        "Statistics of the further experiments.",
+        "csv",
+        EXPERIMENT_SCHEMA,
+    )
+    experiment_items = _table(
+        "experiment_items", "Per-item results of the further experiments."
+    )
 
     def states(
         self,
@@ -105,19 +127,28 @@ class Run(FinishedRun):
         """The items of kept states, in order."""
         from anchorscope.kept_states import read_header
 
-        return [str(name) for name in read_header(self._states(dataset, intervention))["item_ids"]]
+        return [
+            str(name)
+            for name in read_header(self._states(dataset, intervention))["item_ids"]
+        ]
 
     def _states(self, dataset: str, intervention: str) -> Path:
         cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
         keep = "states" if intervention in ("clean", "question-only") else cut
-        return self._kept(states_file(dataset, intervention), f"{intervention} states of {dataset!r}", keep)
+        return self._kept(
+            states_file(dataset, intervention),
+            f"{intervention} states of {dataset!r}",
+            keep,
+        )
 
     def features(self, dataset: str) -> pl.DataFrame:
         """What detectors read of the used items beside their states (`--keep detection`), one row per item.
 
         Log-probabilities of the answer, P(True), agreement of sampled answers (`docs/run-folder.md`).
         """
-        return pl.read_parquet(self._kept(features_file(dataset), f"features of {dataset!r}", "detection"))
+        return pl.read_parquet(
+            self._kept(features_file(dataset), f"features of {dataset!r}", "detection")
+        )
 
     def _kept(self, file: str, what: str, keep: str) -> Path:
         if file not in self.manifest["sha256"]:
@@ -181,19 +212,36 @@ def run(
     for name in options:
         if name not in Recipe.model_fields:
             raise unknown("option", name, list(inspect.signature(run).parameters))
-    options["datasets"] = datasets if isinstance(datasets, str) else question_files(datasets)
+    options["datasets"] = (
+        datasets if isinstance(datasets, str) else question_files(datasets)
+    )
     for name in ("datasets", "columns", "evidence", "keep"):
         if isinstance(options.get(name), str):
-            options[name] = split_specs([options[name]]) if name == "datasets" else split_list(options[name])
+            options[name] = (
+                split_specs([options[name]])
+                if name == "datasets"
+                else split_list(options[name])
+            )
     loaded = None
     if isinstance(model, str):
         options["model"] = model
     else:
         if tokenizer is None:
-            raise UserError("A model that is already loaded needs its tokenizer; pass tokenizer=... beside it.")
-        options["model"] = str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
-        own = {"device": str(model.device), "dtype": str(model.dtype).removeprefix("torch.")}
-        options |= {name: value for name, value in own.items() if options.get(name, "auto") == "auto"}
+            raise UserError(
+                "A model that is already loaded needs its tokenizer; pass tokenizer=... beside it."
+            )
+        options["model"] = str(
+            getattr(model.config, "_name_or_path", "") or model.config.model_type
+        )
+        own = {
+            "device": str(model.device),
+            "dtype": str(model.dtype).removeprefix("torch."),
+        }
+        options |= {
+            name: value
+            for name, value in own.items()
+            if options.get(name, "auto") == "auto"
+        }
         loaded = (model, tokenizer)
     recipe = make_recipe(options)
     folder = default_folder(recipe) if out is None else named_folder(out)
@@ -201,10 +249,17 @@ def run(
 
     check_inputs(recipe, loaded is not None or choice.kind == "ray")
 
-    from anchorscope.pipeline import run_recipe  # only here: a finished run is opened without torch
+    from anchorscope.pipeline import (
+        run_recipe,
+    )  # only here: a finished run is opened without torch
 
     with showing(progress) as listener:
-        given: dict[str, Any] = {"loaded": loaded, "fresh": fresh, "choice": choice, "for_detectors": for_detectors}
+        given: dict[str, Any] = {
+            "loaded": loaded,
+            "fresh": fresh,
+            "choice": choice,
+            "for_detectors": for_detectors,
+        }
         return Run(run_recipe(recipe, folder, progress=listener, **given))
 
 
@@ -214,14 +269,23 @@ def question_files(datasets: Any) -> list[str]:
     `datasets` is a list of names, of questions (dicts), of lists and tables; or one table.
     """
     is_table = hasattr(datasets, "columns") or hasattr(datasets, "column_names")
-    if is_table or (datasets and all(isinstance(question, Mapping) for question in datasets)):
+    if is_table or (
+        datasets and all(isinstance(question, Mapping) for question in datasets)
+    ):
         datasets = [datasets]
-    return [text if isinstance(text, str) else f"file:{_write_questions(text)}" for text in datasets]
+    return [
+        text if isinstance(text, str) else f"file:{_write_questions(text)}"
+        for text in datasets
+    ]
 
 
 def _write_questions(table: Any) -> Path:
     """Questions in memory as a cached file, whose name depends on the questions."""
-    methods = {"to_dicts": (), "to_list": (), "to_dict": ("records",)}  # of polars, a datasets.Dataset, pandas
+    methods = {
+        "to_dicts": (),
+        "to_list": (),
+        "to_dict": ("records",),
+    }  # of polars, a datasets.Dataset, pandas
     method = next((name for name in methods if hasattr(table, name)), None)
     rows = table if method is None else getattr(table, method)(*methods[method])
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
@@ -229,8 +293,15 @@ def _write_questions(table: Any) -> Path:
             f"A dataset is a {type(table).__name__}; give a name or a file, a list of dicts, a data frame of polars or "
             f"pandas, or a datasets.Dataset."
         )
-    text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
-    path = cache_dir() / "questions" / hashlib.sha256(text.encode()).hexdigest()[:16] / "questions.jsonl"
+    text = "".join(
+        json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows
+    )
+    path = (
+        cache_dir()
+        / "questions"
+        / hashlib.sha256(text.encode()).hexdigest()[:16]
+        / "questions.jsonl"
+    )
     if not path.exists():
         make_folder(path.parent)
         with replacing(path) as half_written:
@@ -243,7 +314,12 @@ def _complete(run: Callable[..., Run]) -> None:
     signature = inspect.signature(run)
     *own, _ = signature.parameters.values()
     recipe = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.annotation)
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=field.annotation,
+        )
         for name, field in Recipe.model_fields.items()
         if name not in signature.parameters
     ]
@@ -287,15 +363,26 @@ def fit(
         device=options.get("device"),
     )
     with showing(progress) as listener:
-        made = run(model, datasets, out=out, progress=listener, for_detectors=True, **{**of_run, **options})
+        made = run(
+            model,
+            datasets,
+            out=out,
+            progress=listener,
+            for_detectors=True,
+            **{**of_run, **options},
+        )
 
         from anchorscope.detecting.detect import detect  # only here: it brings torch
 
-        return detect([made], out=made.path / "detectors", progress=listener, **vars(chosen))
+        return detect(
+            [made], out=made.path / "detectors", progress=listener, **vars(chosen)
+        )
 
 
 @faults_as_user_errors()
-def verify(path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto") -> Verified:
+def verify(
+    path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto"
+) -> Verified:
     """Checks every file of a run (finished or not), comparison, validation, detectors or bundle."""
     with showing(progress) as listener:
         return verify_folder(named_folder(path), listener)

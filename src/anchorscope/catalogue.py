@@ -81,14 +81,24 @@ _ENTRIES = (
     InterventionEntry("subject", "subject cut", "exact-tokens"),
     InterventionEntry("property", "property cut", "exact-tokens"),
     InterventionEntry("content", "every content word cut", "exact-tokens"),
-    InterventionEntry("patch-same", "key words of the same relation put in", "patching"),
+    InterventionEntry(
+        "patch-same", "key words of the same relation put in", "patching"
+    ),
     InterventionEntry("patch-random", "key words of any other item put in", "patching"),
-    InterventionEntry("answer-template", "question dropped, template kept", "answer-only"),
+    InterventionEntry(
+        "answer-template", "question dropped, template kept", "answer-only"
+    ),
     InterventionEntry("answer-bare", "nothing but the answer", "answer-only"),
-    InterventionEntry("random", "as much attention cut elsewhere", "knockout", control=True),
+    InterventionEntry(
+        "random", "as much attention cut elsewhere", "knockout", control=True
+    ),
     InterventionEntry("template", "template tokens cut", "template", control=True),
-    InterventionEntry("patch-control", "as many other words put in", "patching", control=True),
-    InterventionEntry("patch-self", "own key words put in again", "patching", control=True),
+    InterventionEntry(
+        "patch-control", "as many other words put in", "patching", control=True
+    ),
+    InterventionEntry(
+        "patch-self", "own key words put in again", "patching", control=True
+    ),
     InterventionEntry("none", "nothing cut", "knockout", control=True),
 )
 INTERVENTIONS = {entry.name: entry for entry in _ENTRIES}
@@ -99,53 +109,122 @@ CONTROLS = tuple(entry.name for entry in _ENTRIES if entry.control)
 _EXPERIMENTS = "anchorscope.experiments"
 
 
-def _of_cuts(name: str, asks: str, order: int, section: str = "SECTION", docs: str | None = None) -> ExperimentEntry:
+def _of_cuts(
+    name: str, asks: str, order: int, section: str = "SECTION", docs: str | None = None
+) -> ExperimentEntry:
     """An experiment that consists of interventions alone."""
     shown = f"{_EXPERIMENTS}.interventions:{section}"
-    return ExperimentEntry(name, asks, docs or f"evidence/interventions.md#{name}", None, True, shown, order)
+    return ExperimentEntry(
+        name,
+        asks,
+        docs or f"evidence/interventions.md#{name}",
+        None,
+        True,
+        shown,
+        order,
+    )
 
 
-def _with_file(name: str, asks: str, page: str, order: int, rated: bool = True) -> ExperimentEntry:
+def _with_file(
+    name: str, asks: str, page: str, order: int, rated: bool = True
+) -> ExperimentEntry:
     """An experiment with a file of its own."""
     file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
     docs = f"evidence/{page}.md#{name}" if page else f"{name}.md"
-    return ExperimentEntry(name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", order)
+    return ExperimentEntry(
+        name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", order
+    )
 
 
 _OWN_EXPERIMENTS = {
     entry.name: entry
     for entry in (
-        _of_cuts("knockout", "does the probe need the question's key words?", 10, docs="method.md"),
-        _of_cuts("exact-tokens", "does it matter which words are cut?", 15, "WORDS", "exact-tokens.md"),
+        _of_cuts(
+            "knockout",
+            "does the probe need the question's key words?",
+            10,
+            docs="method.md",
+        ),
+        _of_cuts(
+            "exact-tokens",
+            "does it matter which words are cut?",
+            15,
+            "WORDS",
+            "exact-tokens.md",
+        ),
         _of_cuts("template", "does it matter that they are the question's?", 10),
-        _of_cuts("edges", "do the words reach the answer directly, or through other tokens?", 45, "EDGES"),
+        _of_cuts(
+            "edges",
+            "do the words reach the answer directly, or through other tokens?",
+            45,
+            "EDGES",
+        ),
         _of_cuts("zeroing", "does it matter how an edge is cut?", 60, "ZEROING"),
-        _of_cuts("patching", "what if another question's words are put in?", 20, "PATCHING"),
-        _of_cuts("answer-only", "what if there is no question at all?", 30, "ANSWER_ONLY"),
+        _of_cuts(
+            "patching", "what if another question's words are put in?", 20, "PATCHING"
+        ),
+        _of_cuts(
+            "answer-only", "what if there is no question at all?", 30, "ANSWER_ONLY"
+        ),
         _with_file("layers", "in which layers does the cut matter?", "where", 40),
         _with_file("heads", "in which heads does the cut matter?", "where", 50),
-        _with_file("mediation", "in which layers do the key words' states carry the truth?", "where", 57, rated=False),
+        _with_file(
+            "mediation",
+            "in which layers do the key words' states carry the truth?",
+            "where",
+            57,
+            rated=False,
+        ),
         _with_file("saliency", "what flows from question to answer?", "where", 70),
         _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
-        _with_file("self-awareness", "can the pathway be read from clean states?", "groups", 90),
-        _with_file("matched", "does the probe know truth where words cannot tell it?", "groups", 94, rated=False),
-        _with_file("sources", "does the answer rest on the passage, the thinking, or on memory?", "", 5, rated=False),
-        _with_file("wordings", "is an item's share its own, or noise of one wording?", "groups", 96, rated=False),
+        _with_file(
+            "self-awareness", "can the pathway be read from clean states?", "groups", 90
+        ),
+        _with_file(
+            "matched",
+            "does the probe know truth where words cannot tell it?",
+            "groups",
+            94,
+            rated=False,
+        ),
+        _with_file(
+            "sources",
+            "does the answer rest on the passage, the thinking, or on memory?",
+            "",
+            5,
+            rated=False,
+        ),
+        _with_file(
+            "wordings",
+            "is an item's share its own, or noise of one wording?",
+            "groups",
+            96,
+            rated=False,
+        ),
     )
 }
 OWN_EVIDENCE = frozenset((*_OWN_EXPERIMENTS, *INTERVENTIONS))
 """Names that plug-ins can't use."""
-_ADDED = {name: f"plug-in of {plugin.package}" for name, plugin in plugins_of("interventions", OWN_EVIDENCE).items()}
+_ADDED = {
+    name: f"plug-in of {plugin.package}"
+    for name, plugin in plugins_of("interventions", OWN_EVIDENCE).items()
+}
 INTERVENTIONS |= {name: InterventionEntry(name, name, name) for name in _ADDED}
 EXPERIMENTS = {
     **_OWN_EXPERIMENTS,
     **{  # a plug-in's intervention is an experiment of its own, so that it is run where it is asked for by name
-        name: ExperimentEntry(name, about, "", None, False, f"{_EXPERIMENTS}.interventions:SECTION", 10)
+        name: ExperimentEntry(
+            name, about, "", None, False, f"{_EXPERIMENTS}.interventions:SECTION", 10
+        )
         for name, about in _ADDED.items()
     },
     **{
-        name: ExperimentEntry(name, f"plug-in of {plugin.package}", "", plugin.reference, rated=False)
-        for name, plugin in plugins_of("experiments", {*OWN_EVIDENCE, *INTERVENTIONS}).items()
+        name: ExperimentEntry(
+            name, f"plug-in of {plugin.package}", "", plugin.reference, rated=False
+        )
+        for name, plugin in plugins_of(
+            "experiments", {*OWN_EVIDENCE, *INTERVENTIONS}
+        ).items()
     },
 }
 """In the order in which they run."""
@@ -178,15 +257,35 @@ def boost_name(part: str, alpha: float) -> str:
 
 
 _LOG_PROBS = ("log_prob_mean",)
-_BOOST_RUNS = tuple(boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS)
+_BOOST_RUNS = tuple(
+    boost_name(part, alpha) for part in ("question", "answer") for alpha in BOOSTS
+)
 _BOOSTED = (KNOCKOUT, *_BOOST_RUNS)
 _DETECTORS = (
-    DetectorEntry("confidence", "the answer's log-probabilities, lead and entropy", 0, columns=_LOG_PROBS),
-    DetectorEntry("rauq", "RAUQ: log-probabilities weighted by attention to the token before", 1, columns=("rauq",)),
-    DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
-    DetectorEntry("residual-probe", "one linear probe on the residual stream", 1, sites=("residual",)),
     DetectorEntry(
-        "question-orthogonal", "a probe on the part of the state that the question lacks", 1, runs=("question-only",)
+        "confidence",
+        "the answer's log-probabilities, lead and entropy",
+        0,
+        columns=_LOG_PROBS,
+    ),
+    DetectorEntry(
+        "rauq",
+        "RAUQ: log-probabilities weighted by attention to the token before",
+        1,
+        columns=("rauq",),
+    ),
+    DetectorEntry("probe", "one linear probe, at the layer that serves best", 1),
+    DetectorEntry(
+        "residual-probe",
+        "one linear probe on the residual stream",
+        1,
+        sites=("residual",),
+    ),
+    DetectorEntry(
+        "question-orthogonal",
+        "a probe on the part of the state that the question lacks",
+        1,
+        runs=("question-only",),
     ),
     DetectorEntry(
         "semantic-entropy-probe",
@@ -195,13 +294,30 @@ _DETECTORS = (
         columns=("semantic_entropy_10",),
     ),
     DetectorEntry(
-        "mean-token-probe", "a probe on the states averaged over the answer", 1, saved=False, runs=("answer-mean",)
+        "mean-token-probe",
+        "a probe on the states averaged over the answer",
+        1,
+        saved=False,
+        runs=("answer-mean",),
     ),
-    DetectorEntry("saplma", "SAPLMA: a network of three hidden layers on one layer's state", 1),
-    DetectorEntry("probe+confidence", "probe and confidence, stacked: the one to beat", 1),
-    DetectorEntry("mop", "Mixture-of-Probes: an expert per pathway and a gate", 1, runs=(KNOCKOUT,)),
     DetectorEntry(
-        "pr-attention", "Pathway Reweighting by attention to the question or the answer", 2, saved=False, runs=_BOOSTED
+        "saplma", "SAPLMA: a network of three hidden layers on one layer's state", 1
+    ),
+    DetectorEntry(
+        "probe+confidence", "probe and confidence, stacked: the one to beat", 1
+    ),
+    DetectorEntry(
+        "mop",
+        "Mixture-of-Probes: an expert per pathway and a gate",
+        1,
+        runs=(KNOCKOUT,),
+    ),
+    DetectorEntry(
+        "pr-attention",
+        "Pathway Reweighting by attention to the question or the answer",
+        2,
+        saved=False,
+        runs=_BOOSTED,
     ),
     DetectorEntry(
         "auto",
@@ -209,11 +325,27 @@ _DETECTORS = (
         1,
         runs=("question-only",),
     ),
-    DetectorEntry("length", "the answer's number of tokens", 0, baseline=True, columns=("answer_tokens",)),
-    DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
-    DetectorEntry("text", "words and word pairs of question and answer", 0, baseline=True, columns=("text",)),
     DetectorEntry(
-        "question-only", "a probe on the state before the answer begins", 1, baseline=True, runs=("question-only",)
+        "length",
+        "the answer's number of tokens",
+        0,
+        baseline=True,
+        columns=("answer_tokens",),
+    ),
+    DetectorEntry("relation", "the question's relation", 0, baseline=True, saved=False),
+    DetectorEntry(
+        "text",
+        "words and word pairs of question and answer",
+        0,
+        baseline=True,
+        columns=("text",),
+    ),
+    DetectorEntry(
+        "question-only",
+        "a probe on the state before the answer begins",
+        1,
+        baseline=True,
+        runs=("question-only",),
     ),
     DetectorEntry(
         "random-weights",
@@ -224,11 +356,21 @@ _DETECTORS = (
         runs=("random-weights",),
     ),
     DetectorEntry(
-        "p-true", "the model asked whether its answer is true", 1, baseline=True, saved=False, columns=("p_true",)
+        "p-true",
+        "the model asked whether its answer is true",
+        1,
+        baseline=True,
+        saved=False,
+        columns=("p_true",),
     ),
     *(
         DetectorEntry(
-            f"{kind}-{n}", about.format(n), n, baseline=True, saved=False, columns=(f"{kind.replace('-', '_')}_{n}",)
+            f"{kind}-{n}",
+            about.format(n),
+            n,
+            baseline=True,
+            saved=False,
+            columns=(f"{kind.replace('-', '_')}_{n}",),
         )
         for kind, about in (
             ("self-consistency", "how many of {} sampled answers agree"),
@@ -245,16 +387,35 @@ _DETECTORS = (
         columns=("eigen_score_10",),
     ),
     *(
-        DetectorEntry(f"{name}-{gate}-gate", f"control: {about}", passes, variant_of=name, saved=False, runs=runs)
-        for name, passes, runs in (("mop", 1, (KNOCKOUT,)), ("pr-attention", 2, _BOOSTED))
-        for gate, about in (("random", "the gate is drawn at random"), ("constant", "the gate is the same for all"))
+        DetectorEntry(
+            f"{name}-{gate}-gate",
+            f"control: {about}",
+            passes,
+            variant_of=name,
+            saved=False,
+            runs=runs,
+        )
+        for name, passes, runs in (
+            ("mop", 1, (KNOCKOUT,)),
+            ("pr-attention", 2, _BOOSTED),
+        )
+        for gate, about in (
+            ("random", "the gate is drawn at random"),
+            ("constant", "the gate is the same for all"),
+        )
     ),
 )
 OWN_DETECTORS = {entry.name: entry for entry in _DETECTORS}
 DETECTORS = WithPlugins(OWN_DETECTORS, "detectors", lambda plugin: plugin.entry)
 """In the order of tables: detectors, baselines, variants and controls, plug-ins."""
 OWN_GRADERS = {"rules": "anchorscope.answers.grade:RULES"}
-GRADERS = {**OWN_GRADERS, **{name: plugin.reference for name, plugin in plugins_of("graders", OWN_GRADERS).items()}}
+GRADERS = {
+    **OWN_GRADERS,
+    **{
+        name: plugin.reference
+        for name, plugin in plugins_of("graders", OWN_GRADERS).items()
+    },
+}
 """`module:name` of every `Grader`, by name."""
 DETECTION_RUNS = ("answer-only", "answer-mean", "random-weights", *_BOOST_RUNS)
 """The runs whose states `--keep detection` keeps, beside those of `states` and `states-cut`."""

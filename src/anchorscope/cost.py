@@ -25,26 +25,47 @@ CPU_CUT_OPERATIONS = 1e12
 """Budget of all random cuts together on a CPU: a quarter of a minute on two cores. The first cut shows whether random
 words do the same as key words; further ones only smooth its line."""
 
-_CHARACTERS_PER_TOKEN = 4  # of a question; exact numbers would need every question tokenized first
+_CHARACTERS_PER_TOKEN = (
+    4  # of a question; exact numbers would need every question tokenized first
+)
 _TEMPLATE_TOKENS = 3  # of a question's own: what stands around it
 _ANSWER_TOKENS = 2
 _DECODING = 2.5  # decoding a token takes as long as reading this many: its matrix products are small
 _USED = 0.6  # of all answers while labels are unknown: the demo's share after balancing
 _CUT = 0.85  # tokens of a cut item that are run again: those after the first cut one
 _ANSWER_ALONE = 0.2  # tokens of an item without its question
-_PROBE_FOLD, _REFIT_FOLD, _PRINCIPAL = 7e3, 3.4e3, 6e3  # operations per number of the states
-_CLEAN_EVIDENCE, _VIEW = 1.2e3, 0.7e3  # per item and direction², of one layer at one place
+_PROBE_FOLD, _REFIT_FOLD, _PRINCIPAL = (
+    7e3,
+    3.4e3,
+    6e3,
+)  # operations per number of the states
+_CLEAN_EVIDENCE, _VIEW = (
+    1.2e3,
+    0.7e3,
+)  # per item and direction², of one layer at one place
 _RESAMPLED = 7e3  # per resample, item and layer
 _ITEM_TESTS = 1e8  # per item: intervals and tests of the parts
-_REFERENCE_RATE = 6.2e10  # operations per second of the machine on which all this was measured
-_REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = 7.0, 1.0, 9.0  # there: page and figures, tables alone, imports
+_REFERENCE_RATE = (
+    6.2e10  # operations per second of the machine on which all this was measured
+)
+_REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = (
+    7.0,
+    1.0,
+    9.0,
+)  # there: page and figures, tables alone, imports
 _LOAD_RATE = 4e8  # bytes of weights per second: hashed, read, checked
-_OTHER_EXPERIMENTS = {"experiment-matched": 0.4, "experiment-wordings": 2.9}  # passes; others were not measured
+_OTHER_EXPERIMENTS = {
+    "experiment-matched": 0.4,
+    "experiment-wordings": 2.9,
+}  # passes; others were not measured
 _DETECTION = {"detection-columns": 2.0, "detection-states": 2.7}  # passes
 _PROCESS_BYTES = 7e8  # Python with its libraries
 _FOLDER_BYTES = 3e7  # tables, figures, page, and what steps keep
 _GPU_SHARE = 0.35  # of a large product's rate that passes of many small ones reach
-_GPU_START_SECONDS, _GPU_DATASET_SECONDS = 25.0, 22.0  # imports; grading, fits, tables, which wait for Python (an H200)
+_GPU_START_SECONDS, _GPU_DATASET_SECONDS = (
+    25.0,
+    22.0,
+)  # imports; grading, fits, tables, which wait for Python (an H200)
 
 
 @dataclass(frozen=True)
@@ -65,11 +86,23 @@ def dataset_size(questions: Sequence[Question], recipe: Recipe) -> DatasetSize:
     outlook = LabelCounter(questions).outlook(recipe.balance)
     labelled = sum(outlook.supplied)
     guessed = round(_USED * (n - labelled)) + labelled
-    used = min(guessed, 2 * outlook.pairs if recipe.balance != "none" else n, 2 * recipe.max_per_class)
-    texts = [(*question.context, question.thinking or "", question.question) for question in questions]
+    used = min(
+        guessed,
+        2 * outlook.pairs if recipe.balance != "none" else n,
+        2 * recipe.max_per_class,
+    )
+    texts = [
+        (*question.context, question.thinking or "", question.question)
+        for question in questions
+    ]
     characters = sum(len(text) for own in texts for text in own) / max(n, 1)
     to_answer = sum(question.model_answer is None for question in questions)
-    return DatasetSize(n, to_answer, used, characters / _CHARACTERS_PER_TOKEN + _TEMPLATE_TOKENS + recipe.thinking)
+    return DatasetSize(
+        n,
+        to_answer,
+        used,
+        characters / _CHARACTERS_PER_TOKEN + _TEMPLATE_TOKENS + recipe.thinking,
+    )
 
 
 class ModelSize(NamedTuple):
@@ -78,7 +111,9 @@ class ModelSize(NamedTuple):
     width: int
 
 
-def choose_random_cuts(recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize]) -> Recipe:
+def choose_random_cuts(
+    recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize]
+) -> Recipe:
     """The recipe with its number of random cuts: the given one, or what the device has time for.
 
     It depends on recipe, model, questions and kind of device only, so that the same command gives the same numbers.
@@ -88,7 +123,9 @@ def choose_random_cuts(recipe: Recipe, model: ModelSize, sizes: Iterable[Dataset
     number = MOST_RANDOM_CUTS
     if recipe.device == "cpu":
         operations = sum(_pass(model, size) * _CUT for size in sizes)
-        number = max(1, min(MOST_RANDOM_CUTS, int(CPU_CUT_OPERATIONS // max(operations, 1.0))))
+        number = max(
+            1, min(MOST_RANDOM_CUTS, int(CPU_CUT_OPERATIONS // max(operations, 1.0)))
+        )
     return recipe.model_copy(update={"random_cuts": number})
 
 
@@ -103,7 +140,11 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
     places = len(SITES) * len({"final", recipe.position})
     layers, everywhere = model.n_layers, model.n_layers * places
     states = float(size.used * model.width)  # numbers of one layer at one place
-    k = min(recipe.directions or default_directions(size.used, model.width), max(1, size.used - 1), model.width)
+    k = min(
+        recipe.directions or default_directions(size.used, model.width),
+        max(1, size.used - 1),
+        model.width,
+    )
     reduced = float(size.used * k * k)
     answered = size.to_answer * (size.tokens + _DECODING * (_ANSWER_TOKENS + 1))
     costs = {
@@ -115,10 +156,14 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "before-answer": 0.0,
         "probes": _PROBE_FOLD * recipe.folds * everywhere * states,
         "clean-scores": 0.0,
-        "effects-knockout": once * (_CUT * (1 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1)),
+        "effects-knockout": once
+        * (_CUT * (1 + cuts) + min(NOISE_ITEMS, size.used) / max(size.used, 1)),
         "principal-states": _PRINCIPAL * (2 * everywhere + cuts * layers) * states,
         "cut-states": 0.0,
-        "evidence-terms": (_CLEAN_EVIDENCE * (everywhere + layers) + _VIEW * (everywhere + (2 * cuts + 6) * layers))
+        "evidence-terms": (
+            _CLEAN_EVIDENCE * (everywhere + layers)
+            + _VIEW * (everywhere + (2 * cuts + 6) * layers)
+        )
         * reduced,
         "answer-alone": once * _ANSWER_ALONE,
         "null-scores": 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
@@ -126,25 +171,50 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "evidence-parts": _ITEM_TESTS * size.used,
         "refits": 2 * _REFIT_FOLD * recipe.folds * layers * states,
         "permuted-refits": _REFIT_FOLD * recipe.folds * states,
-        "tables": _RESAMPLED * recipe.bootstrap * size.used * layers * places / len(SITES),
+        "tables": _RESAMPLED
+        * recipe.bootstrap
+        * size.used
+        * layers
+        * places
+        / len(SITES),
     }
     if recipe.thinking:
-        costs["thinking"] = 2.0 * model.parameters * size.to_answer * (size.tokens + _DECODING * recipe.thinking)
+        costs["thinking"] = (
+            2.0
+            * model.parameters
+            * size.to_answer
+            * (size.tokens + _DECODING * recipe.thinking)
+        )
     if recipe.random_weights:
         costs["evidence-random-weights"] = 2 * once
-    for experiment, step, views in (("patching", "evidence-resample", 3), ("wordings", "evidence-paraphrase", 1)):
+    for experiment, step, views in (
+        ("patching", "evidence-resample", 3),
+        ("wordings", "evidence-paraphrase", 1),
+    ):
         if experiment in recipe.evidence:
             solved = (_CLEAN_EVIDENCE + views * _VIEW) * reduced
             costs[step] = once + layers * ((1 + views) * _PRINCIPAL * states + solved)
     if "detection" in recipe.keep:
-        written = max(SAMPLES) * _DECODING * (_ANSWER_TOKENS + 1) / (size.tokens + _ANSWER_TOKENS)
-        costs |= {"detection-samples": once * (1 + written), **{name: once * n for name, n in _DETECTION.items()}}
-    further = {f"experiment-{name}" for name in recipe.evidence} & set(_OTHER_EXPERIMENTS)
+        written = (
+            max(SAMPLES)
+            * _DECODING
+            * (_ANSWER_TOKENS + 1)
+            / (size.tokens + _ANSWER_TOKENS)
+        )
+        costs |= {
+            "detection-samples": once * (1 + written),
+            **{name: once * n for name, n in _DETECTION.items()},
+        }
+    further = {f"experiment-{name}" for name in recipe.evidence} & set(
+        _OTHER_EXPERIMENTS
+    )
     return costs | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
 
 
 def report_cost(recipe: Recipe, has_page: bool = True) -> float:
-    return (_REPORT_SECONDS if recipe.report and has_page else _TABLES_SECONDS) * _REFERENCE_RATE
+    return (
+        _REPORT_SECONDS if recipe.report and has_page else _TABLES_SECONDS
+    ) * _REFERENCE_RATE
 
 
 @dataclass(frozen=True)
@@ -183,31 +253,57 @@ class Cost:
 
 
 def run_cost(
-    recipe: Recipe, model: ModelSize, sizes: Iterable[DatasetSize], asked: Recipe, steps: Collection[str] | None = None
+    recipe: Recipe,
+    model: ModelSize,
+    sizes: Iterable[DatasetSize],
+    asked: Recipe,
+    steps: Collection[str] | None = None,
 ) -> Cost:
     """The cost of a resolved recipe, or of some of its steps; `asked` is what the user wrote."""
     has_cuts = steps is None or f"effects-{KNOCKOUT}" in steps
-    measured = {KNOCKOUT, *(name.removeprefix("experiment-") for name in _OTHER_EXPERIMENTS)}
+    measured = {
+        KNOCKOUT,
+        *(name.removeprefix("experiment-") for name in _OTHER_EXPERIMENTS),
+    }
     itemsize = 4 if recipe.dtype == "float32" else 2
     cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
-    used, operations, memory, disk, start = 0, report_cost(recipe, has_cuts), 0.0, _FOLDER_BYTES, _GPU_START_SECONDS
+    used, operations, memory, disk, start = (
+        0,
+        report_cost(recipe, has_cuts),
+        0.0,
+        _FOLDER_BYTES,
+        _GPU_START_SECONDS,
+    )
     for size in sizes:
         used += size.used
         start += _GPU_DATASET_SECONDS
         costs = step_costs(recipe, model, size)
-        operations += sum(cost for name, cost in costs.items() if steps is None or name in steps)
+        operations += sum(
+            cost for name, cost in costs.items() if steps is None or name in steps
+        )
         states = float(model.n_layers * size.used * model.width * itemsize)
-        memory = max(memory, states * (2 * places + cuts))  # clean and knockout everywhere, random cuts at the headline
-        kept = (places + 1) * ("states" in recipe.keep) + 2 * ("states-cut" in recipe.keep)
+        memory = max(
+            memory, states * (2 * places + cuts)
+        )  # clean and knockout everywhere, random cuts at the headline
+        kept = (places + 1) * ("states" in recipe.keep) + 2 * (
+            "states-cut" in recipe.keep
+        )
         kept += len(DETECTION_RUNS) * ("detection" in recipe.keep)
-        made = places + 4 + len(DETECTION_RUNS) * ("detection" in recipe.keep)  # there only while it runs
+        made = (
+            places + 4 + len(DETECTION_RUNS) * ("detection" in recipe.keep)
+        )  # there only while it runs
         disk += states * (kept + made)
-    rate, weights = measured_rate(recipe.device, recipe.dtype, model.width), float(model.parameters * itemsize)
+    rate, weights = (
+        measured_rate(recipe.device, recipe.dtype, model.width),
+        float(model.parameters * itemsize),
+    )
     if recipe.device == "cpu":
         start = _START_SECONDS * _REFERENCE_RATE / rate
     return Cost(
         used=used,
-        passes=4 + cuts + 2 * recipe.random_weights if has_cuts else 1,  # clean, knockout, nothing, answers alone
+        passes=4 + cuts + 2 * recipe.random_weights
+        if has_cuts
+        else 1,  # clean, knockout, nothing, answers alone
         random_cuts=cuts,
         operations=operations,
         operations_per_second=rate,
@@ -215,7 +311,9 @@ def run_cost(
         memory_bytes=_PROCESS_BYTES + weights + memory,
         disk_bytes=disk,
         at_least=has_cuts and not measured.issuperset(recipe.evidence),
-        fewer_random_cuts=has_cuts and asked.random_cuts is None and cuts < MOST_RANDOM_CUTS,
+        fewer_random_cuts=has_cuts
+        and asked.random_cuts is None
+        and cuts < MOST_RANDOM_CUTS,
     )
 
 
@@ -226,8 +324,25 @@ def measured_rate(device: str, dtype: str, width: int) -> float:
 
     where = torch.device("cuda" if device.startswith(("cuda", "balanced")) else device)
     kind = getattr(torch, dtype)
-    rows = 8192 if where.type == "cuda" else 512 if kind is torch.float32 else 8  # halves may be slow on a CPU
-    left, right = (torch.ones(shape, dtype=kind, device=where) for shape in ((rows, width), (width, 4 * width)))
-    timer = Timer("left @ right", globals={"left": left, "right": right}, num_threads=torch.get_num_threads())
+    rows = (
+        8192 if where.type == "cuda" else 512 if kind is torch.float32 else 8
+    )  # halves may be slow on a CPU
+    left, right = (
+        torch.ones(shape, dtype=kind, device=where)
+        for shape in ((rows, width), (width, 4 * width))
+    )
+    timer = Timer(
+        "left @ right",
+        globals={"left": left, "right": right},
+        num_threads=torch.get_num_threads(),
+    )
     seconds = timer.blocked_autorange(min_run_time=0.15).median
-    return 2.0 * rows * width * 4 * width / seconds * (1.0 if where.type == "cpu" else _GPU_SHARE)
+    return (
+        2.0
+        * rows
+        * width
+        * 4
+        * width
+        / seconds
+        * (1.0 if where.type == "cpu" else _GPU_SHARE)
+    )

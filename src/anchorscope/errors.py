@@ -13,13 +13,29 @@ from contextlib import contextmanager
 
 STANDARD_OUTPUT = "standard output"
 """Instead of a file's name, for a result that couldn't be printed."""
-_IN_TEXT = re.compile(r"\(os error (\d+)\)")  # how libraries written in Rust (safetensors, polars, tokenizers) put it
-_NO_MEMORY = re.compile(r"not enough memory: you tried to allocate|Unable to allocate .* for an array|std::bad_alloc")
-_BREAKS_ANYTHING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
+_IN_TEXT = re.compile(
+    r"\(os error (\d+)\)"
+)  # how libraries written in Rust (safetensors, polars, tokenizers) put it
+_NO_MEMORY = re.compile(
+    r"not enough memory: you tried to allocate|Unable to allocate .* for an array|std::bad_alloc"
+)
+_BREAKS_ANYTHING = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+}
 _ADVICE = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some room there, or choose another folder"),
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT), "free some room there, or choose another folder"
+    ),
     errno.EFBIG: "raise the limit (ulimit -f)",
-    **dict.fromkeys((errno.ENOENT, errno.ESTALE), "leave it in place while the command runs"),
+    **dict.fromkeys(
+        (errno.ENOENT, errno.ESTALE), "leave it in place while the command runs"
+    ),
     errno.EMFILE: "allow more open files (ulimit -n 4096)",
     errno.ENOMEM: "close other programs, or ask for less",
     errno.EAGAIN: "close other programs, or raise the limits (ulimit -a)",
@@ -51,14 +67,21 @@ class InterventionNotApplied(RuntimeError):
 
 def shorten(text: str, longest: int) -> str:
     """The text without its middle, if it is too long."""
-    return text if len(text) <= longest else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    return (
+        text
+        if len(text) <= longest
+        else f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    )
 
 
 def shortened(value: object) -> str:
     """A value for a one-line message, shortened."""
     try:
         return shorten(ascii(value) if isinstance(value, bytes) else repr(value), 120)
-    except (RecursionError, ValueError):  # lists in lists in lists, or a number of thousands of digits
+    except (
+        RecursionError,
+        ValueError,
+    ):  # lists in lists in lists, or a number of thousands of digits
         return "a value too large to show"
 
 
@@ -67,7 +90,9 @@ def unknown(kind: str, name: str, allowed: Iterable[str], then: str = "") -> Use
     names, name = sorted(allowed), shorten(name, 200)
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return UserError(f"Unknown {kind} {name!r}; allowed: {', '.join(names)}.{hint}{f' {then}' if then else ''}")
+    return UserError(
+        f"Unknown {kind} {name!r}; allowed: {', '.join(names)}.{hint}{f' {then}' if then else ''}"
+    )
 
 
 def system_fault(error: BaseException) -> OSError | None:
@@ -81,10 +106,15 @@ def system_fault(error: BaseException) -> OSError | None:
             number = int(match.group(1))
             return OSError(number, os.strerror(number))
         if isinstance(error, MemoryError) or _NO_MEMORY.search(str(error)):
-            return OSError(errno.ENOMEM, " ".join(str(error).split()) or os.strerror(errno.ENOMEM))
+            return OSError(
+                errno.ENOMEM, " ".join(str(error).split()) or os.strerror(errno.ENOMEM)
+            )
         if error.__cause__ is not None:
             error = error.__cause__
-        elif isinstance(error.__context__, OSError) and error.__context__.errno in _BREAKS_ANYTHING:
+        elif (
+            isinstance(error.__context__, OSError)
+            and error.__context__.errno in _BREAKS_ANYTHING
+        ):
             error = error.__context__
     return None
 
@@ -94,7 +124,11 @@ def fault_in_words(fault: OSError) -> str:
     text = shorten(str(fault.strerror or fault), 300)
     if fault.filename == STANDARD_OUTPUT:
         return f"The result could not be written to standard output ({text}); send it elsewhere."
-    at = f" at {shorten(os.fsdecode(fault.filename), 300)!r}" if isinstance(fault.filename, str | bytes) else ""
+    at = (
+        f" at {shorten(os.fsdecode(fault.filename), 300)!r}"
+        if isinstance(fault.filename, str | bytes)
+        else ""
+    )
     return f"{text}{at}; {_ADVICE.get(fault.errno or 0, 'change that, or choose another folder')}."
 
 

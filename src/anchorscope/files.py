@@ -82,7 +82,10 @@ def _remove(path: Path) -> None:
 def write_json(path: Path, record: Any, indent: int | None = 1) -> None:
     """A JSON file without NaN; without an indent it is written several times as fast."""
     with replacing(path) as half_made:
-        half_made.write_text(json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False), encoding="utf-8")
+        half_made.write_text(
+            json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False),
+            encoding="utf-8",
+        )
 
 
 def move_files(made: Path, folder_to: Path, names: Iterable[str]) -> None:
@@ -98,7 +101,10 @@ def move_files(made: Path, folder_to: Path, names: Iterable[str]) -> None:
 
 def move_aside(original: Path) -> Path:
     """Renames a file that isn't ours, or was changed; the new name."""
-    numbered = (original.with_name(f"{original.name}.changed-{number}") for number in range(1, 10_000))
+    numbered = (
+        original.with_name(f"{original.name}.changed-{number}")
+        for number in range(1, 10_000)
+    )
     aside = next(path for path in numbered if not os.path.lexists(path))
     os.replace(original, aside)
     sync_folder(original.parent)
@@ -110,9 +116,13 @@ def remove_files(folder: Path, names: Iterable[str]) -> None:
     home = os.path.realpath(folder)
     for name in names:
         path = folder / name
-        if not Path(os.path.realpath(path.parent)).is_relative_to(home) or (path.is_dir() and not path.is_symlink()):
+        if not Path(os.path.realpath(path.parent)).is_relative_to(home) or (
+            path.is_dir() and not path.is_symlink()
+        ):
             continue  # a folder in its place is none of ours
-        with contextlib.suppress(NotADirectoryError):  # a file stands where its folder was
+        with contextlib.suppress(
+            NotADirectoryError
+        ):  # a file stands where its folder was
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # until one is not empty
             for below in path.parents:
@@ -128,7 +138,9 @@ def make_folder(path: Path) -> None:
         with contextlib.suppress(FileExistsError):
             path.mkdir()
         if not path.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+            raise NotADirectoryError(
+                errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)
+            )
         sync_folder(path.parent)
 
 
@@ -162,7 +174,9 @@ def new_folder(path: Path) -> Iterator[None]:
     missing: list[Path] = []
     try:
         with writable(path):
-            missing = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+            missing = [
+                folder for folder in (path, *path.parents) if not folder.is_dir()
+            ]
             make_folder(path)
         yield
     except BaseException:
@@ -179,7 +193,9 @@ def writable(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or error
-        raise UserError(f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out.") from None
+        raise UserError(
+            f"Folder {str(path)!r} cannot be written ({reason}); choose another with --out."
+        ) from None
 
 
 @contextlib.contextmanager
@@ -187,8 +203,12 @@ def locked(path: Path) -> Iterator[None]:
     """Holds the folder's lock, which ends with the process."""
     from filelock import FileLock, Timeout
 
-    if (path / LOCK).is_file() and (path / LOCK).stat().st_size:  # ours is empty, and taking it would empty this one
-        raise UserError(f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first.")
+    if (path / LOCK).is_file() and (
+        path / LOCK
+    ).stat().st_size:  # ours is empty, and taking it would empty this one
+        raise UserError(
+            f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first."
+        )
     try:
         (lock := FileLock(path / LOCK, timeout=_WAIT_FOR_LOCK)).acquire()
     except Timeout:
@@ -252,13 +272,21 @@ def read_regular(path: Path, most: int = MOST_BYTES) -> bytes:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > most:
-            raise OSError(errno.EFBIG, f"it has {size:,} bytes, at most {most:,} are read", str(path))
+            raise OSError(
+                errno.EFBIG,
+                f"it has {size:,} bytes, at most {most:,} are read",
+                str(path),
+            )
         return file.read(most)
 
 
 def files_below(folder: Path) -> list[str]:
     """The files below a folder, as relative paths with `/`."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file()
+    )
 
 
 # Hashes
@@ -266,7 +294,9 @@ def files_below(folder: Path) -> list[str]:
 
 def canonical_hash(record: Any) -> str:
     """Hash of a record of plain values, independent of key order."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True, allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(record, sort_keys=True, allow_nan=False).encode()
+    ).hexdigest()
 
 
 def sha256(path: Path) -> str:
@@ -295,15 +325,27 @@ def known_sha256(paths: Sequence[Path], remembered: Path | None = None) -> list[
     settled = {
         str(path): (stamp, hashes[str(path)])
         for path, stamp in zip(paths, stamps, strict=True)
-        if now - max(stamp[2:4]) > _JUST_WRITTEN and _stamp(path) == stamp  # not written to in the meantime
+        if now - max(stamp[2:4]) > _JUST_WRITTEN
+        and _stamp(path) == stamp  # not written to in the meantime
     }
     _MEMORY.update(settled)
-    if remembered is not None and any(on_disk.get(name) != entry for name, entry in settled.items()):
-        every = {**{name: entry for name, entry in on_disk.items() if name not in settled}, **settled}
+    if remembered is not None and any(
+        on_disk.get(name) != entry for name, entry in settled.items()
+    ):
+        every = {
+            **{name: entry for name, entry in on_disk.items() if name not in settled},
+            **settled,
+        }
         newest = dict(list(every.items())[-_MOST_REMEMBERED:])
-        with contextlib.suppress(OSError):  # of two processes that write at once, one may leave a file that is ignored
+        with contextlib.suppress(
+            OSError
+        ):  # of two processes that write at once, one may leave a file that is ignored
             make_folder(remembered.parent)
-            write_json(remembered, {"files": newest, "seal": canonical_hash(newest)}, indent=None)
+            write_json(
+                remembered,
+                {"files": newest, "seal": canonical_hash(newest)},
+                indent=None,
+            )
     return [hashes[str(path)] for path in paths]
 
 
@@ -317,6 +359,10 @@ def _read_hashes(path: Path) -> dict[str, tuple[Stamp, str]]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         is_whole = record["seal"] == canonical_hash(record["files"])
-        return {name: tuple(entry) for name, entry in record["files"].items()} if is_whole else {}
+        return (
+            {name: tuple(entry) for name, entry in record["files"].items()}
+            if is_whole
+            else {}
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}

@@ -78,7 +78,10 @@ class FinishedRun:
         if missing:
             raise self._unusable_error(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
-        layers, has_items = self.manifest["reference_layers"], self._has("evidence_items.parquet")
+        layers, has_items = (
+            self.manifest["reference_layers"],
+            self._has("evidence_items.parquet"),
+        )
         return Findings(
             model=model["name"],
             n_layers=model["n_layers"],
@@ -91,20 +94,29 @@ class FinishedRun:
             pathways=self.parquet("pathways"),
             summary=self.csv("summary"),
             counts=pl.DataFrame(self.manifest["counts"]),
-            reference_layers={name: tuple(per_fold) for name, per_fold in layers.items()},
+            reference_layers={
+                name: tuple(per_fold) for name, per_fold in layers.items()
+            },
             facts=self.manifest.get("facts", {}),
             command=self._command(),
             random_weights=model["random_weights"],
             experiments=self.csv("experiments", EXPERIMENT_SCHEMA),
             experiment_items=self.parquet("experiment_items"),
-            unavailable=pl.DataFrame(self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA),
+            unavailable=pl.DataFrame(
+                self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA
+            ),
             curve_samples=self.parquet("curve_samples"),
             effects=self._read(  # the file holds every site, position and probe
-                "effects.parquet", lambda path: headline_effects(pl.scan_parquet(path), recipe.site, recipe.position)
+                "effects.parquet",
+                lambda path: headline_effects(
+                    pl.scan_parquet(path), recipe.site, recipe.position
+                ),
             ),
             evidence_parts=self.csv("evidence_parts", PART_SCHEMA),
             evidence_tests=self.csv("evidence_tests", EVIDENCE_TEST_SCHEMA),
-            evidence_items=self.parquet("evidence_items") if has_items else empty(EVIDENCE_ITEM_SCHEMA),
+            evidence_items=self.parquet("evidence_items")
+            if has_items
+            else empty(EVIDENCE_ITEM_SCHEMA),
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
@@ -119,13 +131,19 @@ class FinishedRun:
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings as written: what the curves do, in words, each with its number, interval and verdict."""
-        observations: list[dict[str, Any]] = json.loads(self.checked_file("observations.json").read_bytes())
+        observations: list[dict[str, Any]] = json.loads(
+            self.checked_file("observations.json").read_bytes()
+        )
         return observations
 
     def checked_file(self, name: str) -> Path:
         """Path of a result file; a damaged one is refused. While results are being written, nothing is sealed yet."""
         expected = self.manifest.get("sha256", {}).get(name)
-        wrong = None if expected is None else damage(self.path, {name: {"sha256": expected}})
+        wrong = (
+            None
+            if expected is None
+            else damage(self.path, {name: {"sha256": expected}})
+        )
         if wrong is not None:
             raise _damaged(self.path, wrong)
         return self.path / name
@@ -151,7 +169,9 @@ class FinishedRun:
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         path = self.checked_file(name)
         if not path.is_file():
-            raise self._unusable_error(f"no {name}: it was made by an older version, or the file was taken away")
+            raise self._unusable_error(
+                f"no {name}: it was made by an older version, or the file was taken away"
+            )
         try:
             return read(path)
         except pl.exceptions.PolarsError:
@@ -160,12 +180,16 @@ class FinishedRun:
     @property
     def _options(self) -> dict[str, Any]:
         """The recipe's non-default options, for a call in Python."""
-        return self.recipe.model_dump(exclude_defaults=True, exclude={"model", "device", "dtype"})
+        return self.recipe.model_dump(
+            exclude_defaults=True, exclude={"model", "device", "dtype"}
+        )
 
     def _command(self, out: str = "NEW_FOLDER") -> str:
         """What repeats the run; a model that was given in memory can only be passed in Python."""
         if self.manifest.get("model", {}).get("source") == LOADED:
-            options = "".join(f", {name}={value!r}" for name, value in self._options.items())
+            options = "".join(
+                f", {name}={value!r}" for name, value in self._options.items()
+            )
             return f"anchorscope.run(model, tokenizer=tokenizer, out={out!r}{options})"
         recipe = shlex.quote(str((self.home or self.path) / "recipe.toml"))
         return f"anchorscope run {recipe} --out {shlex.quote(out)}"
@@ -173,8 +197,12 @@ class FinishedRun:
     def _unusable_error(self, what: str) -> UserError:
         if self.is_for_detectors:
             complete = self._command(str(self.path))
-            return UserError(f"The run {str(self.path)!r} holds only what detectors read. Complete it with: {complete}")
-        return UserError(f"The run {str(self.path)!r} has {what}. Repeat it with: {self._command()}")
+            return UserError(
+                f"The run {str(self.path)!r} holds only what detectors read. Complete it with: {complete}"
+            )
+        return UserError(
+            f"The run {str(self.path)!r} has {what}. Repeat it with: {self._command()}"
+        )
 
 
 def open_finished(path: Path, checked: bool = True) -> FinishedRun:
@@ -189,14 +217,18 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     except ValidationError as error:
         where = ".".join(map(str, error.errors()[0]["loc"]))
         reason = f"its manifest.json has {where}: {error.errors()[0]['msg'].lower()}"
-        raise Damaged(f"{str(path)!r} is not a finished run ({reason}). {run_again(path)}") from None
+        raise Damaged(
+            f"{str(path)!r} is not a finished run ({reason}). {run_again(path)}"
+        ) from None
     names = manifest["sha256"] if checked else ("recipe.toml",)
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:
         raise _damaged(path, wrong)
     options = read_recipe(path / "recipe.toml")
     evidence = options.get("evidence")
-    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(evidence, list):  # some are no longer made
+    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(
+        evidence, list
+    ):  # some are no longer made
         options["evidence"] = [name for name in evidence if name in EVIDENCE]
     return FinishedRun(path, manifest, make_recipe(options))
 

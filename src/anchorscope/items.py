@@ -36,10 +36,14 @@ class Item:
 
     @property
     def words(self) -> QuestionSpans:
-        assert self.located.words is not None, f"tokens of item {self.item_id} were located without words"
+        assert self.located.words is not None, (
+            f"tokens of item {self.item_id} were located without words"
+        )
         return self.located.words
 
     def sequence(self, positions: Sequence[str]) -> TokenSequence:
         """Prompt and answer as the engine runs them, read at the named positions."""
-        read_at = tuple(self.located.positions[POSITIONS.index(position)] for position in positions)
+        read_at = tuple(
+            self.located.positions[POSITIONS.index(position)] for position in positions
+        )
         return TokenSequence(self.located.input_ids, self.located.answer_start, read_at)

@@ -41,7 +41,12 @@ class KeptStates:
     sites: tuple[str, ...]
 
 
-def write_states(kept: KeptStates, folder: Path, device: str = "cpu", progress: Progress | None = None) -> None:
+def write_states(
+    kept: KeptStates,
+    folder: Path,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> None:
     """Writes the file; a worker does it where workers made the states."""
     layers = list(range(kept.states.shape[2]))
     tensors = {
@@ -67,19 +72,27 @@ def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
         return dict(json.loads(handle.metadata()["anchorscope"]))
 
 
-def read_layer(path: Path, site: str, position: str, layer: int) -> Float[Tensor, "item d_model"]:
+def read_layer(
+    path: Path, site: str, position: str, layer: int
+) -> Float[Tensor, "item d_model"]:
     """The states of one layer; nothing else is read."""
     with safe_open(path, "pt") as handle:
         name = f"{site}/{position}/{layer}"
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
             held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
             layers = json.loads(handle.metadata()["anchorscope"])["layers"]
-            raise UserError(f"{path} has no states at {name}; it has {held}, at layers {layers[0]} to {layers[-1]}.")
+            raise UserError(
+                f"{path} has no states at {name}; it has {held}, at layers {layers[0]} to {layers[-1]}."
+            )
         return handle.get_tensor(name)
 
 
 def read_kept(
-    folder: RunFolder, dataset: str, interventions: Sequence[str], key: str, n_layers: int
+    folder: RunFolder,
+    dataset: str,
+    interventions: Sequence[str],
+    key: str,
+    n_layers: int,
 ) -> dict[str, Float[Tensor, "position site layer item d_model"]]:
     """All states that the step with this key left in the results; nothing unless every file is whole and has every
     layer."""
@@ -92,10 +105,20 @@ def read_kept(
         header = read_header(path)
         if header["key"] != key or header["layers"] != list(range(n_layers)):
             return {}
-        places = [(site, position) for position in header["positions"] for site in header["sites"]]
+        places = [
+            (site, position)
+            for position in header["positions"]
+            for site in header["sites"]
+        ]
         with safe_open(path, "pt") as handle:
-            read = [handle.get_tensor(f"{site}/{at}/{layer}") for site, at in places for layer in range(n_layers)]
-        states[intervention] = torch.stack(read).unflatten(0, (-1, len(header["sites"]), n_layers))
+            read = [
+                handle.get_tensor(f"{site}/{at}/{layer}")
+                for site, at in places
+                for layer in range(n_layers)
+            ]
+        states[intervention] = torch.stack(read).unflatten(
+            0, (-1, len(header["sites"]), n_layers)
+        )
     return states
 
 

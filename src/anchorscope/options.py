@@ -46,10 +46,18 @@ class Option:
 
 
 def option(
-    default: Any, panel: str, compared: Rule, *, choices: tuple[str, ...] = (), common: bool = False, **limits: Any
+    default: Any,
+    panel: str,
+    compared: Rule,
+    *,
+    choices: tuple[str, ...] = (),
+    common: bool = False,
+    **limits: Any,
 ) -> Any:
     """A field of `Recipe`; `limits` are pydantic's (`ge`, `le`)."""
-    from pydantic import Field  # only here: the overview of all commands needs the panels and has to come at once
+    from pydantic import (
+        Field,
+    )  # only here: the overview of all commands needs the panels and has to come at once
 
     about = Option(panel, compared, choices, common)
     return Field(default=default, json_schema_extra={"option": about}, **limits)  # type: ignore[dict-item]
@@ -63,4 +71,6 @@ def option_of(field: "FieldInfo") -> Option:
 
 def split_list(text: str) -> tuple[str, ...]:
     """The parts of a list with commas, each once."""
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    return tuple(
+        dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
+    )

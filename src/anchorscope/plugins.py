@@ -27,16 +27,36 @@ class Kind:
 
 
 KINDS = {
-    "families": Kind("model family", "anchorscope.models.families:Family", "anchorscope.models.families:FAMILIES"),
-    "datasets": Kind("dataset format", "anchorscope.datasets.formats:Format", "anchorscope.datasets.formats:FORMATS"),
+    "families": Kind(
+        "model family",
+        "anchorscope.models.families:Family",
+        "anchorscope.models.families:FAMILIES",
+    ),
+    "datasets": Kind(
+        "dataset format",
+        "anchorscope.datasets.formats:Format",
+        "anchorscope.datasets.formats:FORMATS",
+    ),
     "interventions": Kind(
-        "intervention", "anchorscope.interventions.intervention:Intervention", "anchorscope.catalogue:OWN_EVIDENCE"
+        "intervention",
+        "anchorscope.interventions.intervention:Intervention",
+        "anchorscope.catalogue:OWN_EVIDENCE",
     ),
     "experiments": Kind(
-        "experiment", "anchorscope.experiments.experiment:Experiment", "anchorscope.catalogue:OWN_EVIDENCE"
+        "experiment",
+        "anchorscope.experiments.experiment:Experiment",
+        "anchorscope.catalogue:OWN_EVIDENCE",
     ),
-    "detectors": Kind("detector", "anchorscope.detectors.fits:DetectorPlugin", "anchorscope.catalogue:OWN_DETECTORS"),
-    "graders": Kind("grader", "anchorscope.answers.grade:Grader", "anchorscope.catalogue:OWN_GRADERS"),
+    "detectors": Kind(
+        "detector",
+        "anchorscope.detectors.fits:DetectorPlugin",
+        "anchorscope.catalogue:OWN_DETECTORS",
+    ),
+    "graders": Kind(
+        "grader",
+        "anchorscope.answers.grade:Grader",
+        "anchorscope.catalogue:OWN_GRADERS",
+    ),
 }
 """By the last part of the entry-point group's name."""
 _EVIDENCE = ("interventions", "experiments")
@@ -68,7 +88,9 @@ def installed() -> tuple[Plugin, ...]:
     return tuple(
         Plugin(group, point.name, point.dist.name, point.dist.version, point.value)
         for group in KINDS
-        for point in sorted(points.select(group=f"anchorscope.{group}"), key=lambda point: point.name)
+        for point in sorted(
+            points.select(group=f"anchorscope.{group}"), key=lambda point: point.name
+        )
         if point.dist is not None
     )
 
@@ -113,9 +135,13 @@ def load(plugin: Plugin) -> Any:
         raise plugin.error(f"failed to import: {_format_error(error)}") from error
     kind = _load_reference(KINDS[plugin.group].type)
     if not isinstance(thing, kind):
-        raise plugin.error(f"is a {type(thing).__name__} and must be a {kind.__name__} ({KINDS[plugin.group].type})")
+        raise plugin.error(
+            f"is a {type(thing).__name__} and must be a {kind.__name__} ({KINDS[plugin.group].type})"
+        )
     if thing.name != plugin.name:
-        raise plugin.error(f"is called {thing.name!r} by its object; both names must be the same")
+        raise plugin.error(
+            f"is called {thing.name!r} by its object; both names must be the same"
+        )
     try:
         broken = _LAWS[plugin.group](thing)
     except Exception as error:
@@ -128,23 +154,38 @@ def load(plugin: Plugin) -> Any:
 def load_at(group: str, name: str, home: str) -> Any:
     """The object at `module:name`, our own or a plug-in's."""
     plugin = plugins_of(group).get(name)
-    return load(plugin) if plugin is not None and plugin.reference == home else _load_reference(home)
+    return (
+        load(plugin)
+        if plugin is not None and plugin.reference == home
+        else _load_reference(home)
+    )
 
 
 def packages_of(group: str, name: str | None = None) -> tuple[str, ...]:
     """The packages of a group's plug-ins, or of the one with this name; their versions are part of a step's key."""
-    packages = {plugin.package for plugin in plugins_of(group).values() if name in (None, plugin.name)}
+    packages = {
+        plugin.package
+        for plugin in plugins_of(group).values()
+        if name in (None, plugin.name)
+    }
     return tuple(sorted(packages))
 
 
 class WithPlugins(Mapping[str, T], Generic[T]):
     """Our own objects by name, then those of plug-ins, each imported on first use."""
 
-    def __init__(self, own: Mapping[str, T], group: str, get: Callable[[Any], T] = lambda thing: thing) -> None:
+    def __init__(
+        self,
+        own: Mapping[str, T],
+        group: str,
+        get: Callable[[Any], T] = lambda thing: thing,
+    ) -> None:
         self.own, self.plugins, self._get = own, plugins_of(group, own), get
 
     def __getitem__(self, name: str) -> T:
-        return self.own[name] if name in self.own else self._get(load(self.plugins[name]))
+        return (
+            self.own[name] if name in self.own else self._get(load(self.plugins[name]))
+        )
 
     def __contains__(self, name: object) -> bool:
         return name in self.own or name in self.plugins
@@ -163,16 +204,28 @@ def _wrap_functions(plugin: Plugin, value: Any) -> Any:
         return tuple(_wrap_functions(plugin, part) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
-            value, **{field.name: _wrap_functions(plugin, getattr(value, field.name)) for field in fields(value)}
+            value,
+            **{
+                field.name: _wrap_functions(plugin, getattr(value, field.name))
+                for field in fields(value)
+            },
         )
-    return partial(_call, plugin, value) if callable(value) and not isinstance(value, type) else value
+    return (
+        partial(_call, plugin, value)
+        if callable(value) and not isinstance(value, type)
+        else value
+    )
 
 
-def _call(plugin: Plugin, function: Callable[..., Any], /, *given: Any, **named: Any) -> Any:
+def _call(
+    plugin: Plugin, function: Callable[..., Any], /, *given: Any, **named: Any
+) -> Any:
     try:
         return function(*given, **named)
     except Exception as error:
-        is_ours = type(error).__module__.startswith("anchorscope.")  # on purpose: a bad row, a mistake of the user
+        is_ours = type(error).__module__.startswith(
+            "anchorscope."
+        )  # on purpose: a bad row, a mistake of the user
         if is_ours or isinstance(error, OSError | MemoryError):
             raise
         raise plugin.error(f"failed: {_format_error(error)}") from error
@@ -182,14 +235,23 @@ def _format_error(error: Exception) -> str:
     """An exception, and where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     text = (str(error).splitlines() or [""])[0].rstrip(".")
-    return f"{type(error).__name__}: {text} ({Path(where.filename).name}:{where.lineno})"
+    return (
+        f"{type(error).__name__}: {text} ({Path(where.filename).name}:{where.lineno})"
+    )
 
 
 def _refuse_taken(plugin: Plugin) -> None:
-    if plugin.name in {getattr(thing, "name", thing) for thing in _load_reference(KINDS[plugin.group].own)}:
+    if plugin.name in {
+        getattr(thing, "name", thing)
+        for thing in _load_reference(KINDS[plugin.group].own)
+    }:
         raise plugin.error("has the name of one that anchorscope has itself")
     together = _EVIDENCE if plugin.group in _EVIDENCE else (plugin.group,)
-    first = next(other for other in installed() if other.name == plugin.name and other.group in together)
+    first = next(
+        other
+        for other in installed()
+        if other.name == plugin.name and other.group in together
+    )
     if first != plugin:
         raise plugin.error(f"has the name of a plug-in of package {first.package}")
 
@@ -201,11 +263,23 @@ def _load_reference(reference: str) -> Any:
 
 def _check_family(family: Any) -> str | None:
     kinds = family.model_types
-    if not isinstance(kinds, tuple) or not kinds or not all(isinstance(kind, str) for kind in kinds):
+    if (
+        not isinstance(kinds, tuple)
+        or not kinds
+        or not all(isinstance(kind, str) for kind in kinds)
+    ):
         return f"has model_types {kinds!r}, and they must be a tuple of names"
-    own = {kind for other in _load_reference(KINDS["families"].own) for kind in other.model_types}
+    own = {
+        kind
+        for other in _load_reference(KINDS["families"].own)
+        for kind in other.model_types
+    }
     taken = [kind for kind in kinds if kind in own]
-    return f"lays out the model type {taken[0]!r}, which anchorscope does itself" if taken else None
+    return (
+        f"lays out the model type {taken[0]!r}, which anchorscope does itself"
+        if taken
+        else None
+    )
 
 
 def _check_intervention(intervention: Any) -> str | None:
@@ -217,14 +291,24 @@ def _check_intervention(intervention: Any) -> str | None:
 
 
 def _check_grader(grader: Any) -> str | None:
-    right, wrong = grader.grade("Paris", ("Paris",), None), grader.grade("", ("Paris",), None)
+    right, wrong = (
+        grader.grade("Paris", ("Paris",), None),
+        grader.grade("", ("Paris",), None),
+    )
     if (right, wrong) == (True, False):
         return None
     return f"grades 'Paris' as {right!r} and '' as {wrong!r} where 'Paris' is accepted; they must be True and False"
 
 
 def _check_functions(thing: Any, *names: str) -> str | None:
-    return next((f"has no function {name!r}" for name in names if not callable(getattr(thing, name))), None)
+    return next(
+        (
+            f"has no function {name!r}"
+            for name in names
+            if not callable(getattr(thing, name))
+        ),
+        None,
+    )
 
 
 _LAWS: dict[str, Callable[[Any], str | None]] = {

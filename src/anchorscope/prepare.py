@@ -5,9 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from anchorscope.answers.choose import LabelCounter, QuestionSample, choose_questions, require_possible
+from anchorscope.answers.choose import (
+    LabelCounter,
+    QuestionSample,
+    choose_questions,
+    require_possible,
+)
 from anchorscope.catalogue import chosen_evidence
-from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec, absolute, open_dataset, parse_spec
+from anchorscope.datasets.catalog import (
+    BUILT_IN,
+    DatasetSpec,
+    absolute,
+    open_dataset,
+    parse_spec,
+)
 from anchorscope.datasets.question import parse_columns
 from anchorscope.errors import UserError, unknown
 from anchorscope.models.embedded import EMBEDDED
@@ -25,22 +36,32 @@ def resolve(recipe: Recipe, elsewhere: bool = False) -> Recipe:
     from anchorscope.models.loading import checked_device, choose_device, choose_dtype
 
     _check_choices(recipe)
-    device, is_path = choose_device(recipe.device), recipe.model not in EMBEDDED and os.path.exists(recipe.model)
+    device, is_path = (
+        choose_device(recipe.device),
+        recipe.model not in EMBEDDED and os.path.exists(recipe.model),
+    )
     if not elsewhere or recipe.device == "auto":
         checked_device(device)
     return recipe.model_copy(
         update={
-            "model": str(Path(recipe.model).resolve()) if is_path else recipe.model,  # a recipe works from everywhere
+            "model": str(Path(recipe.model).resolve())
+            if is_path
+            else recipe.model,  # a recipe works from everywhere
             "datasets": tuple(absolute(text) for text in recipe.datasets),
             "device": device,
-            "evidence_items": recipe.evidence_items or (120 if device == "cpu" else None),
+            "evidence_items": recipe.evidence_items
+            or (120 if device == "cpu" else None),
             "dtype": choose_dtype(recipe.dtype, device),
-            "threads": (recipe.threads or torch.get_num_threads()) if device == "cpu" else None,
+            "threads": (recipe.threads or torch.get_num_threads())
+            if device == "cpu"
+            else None,
         }
     )
 
 
-def check_inputs(recipe: Recipe, model_elsewhere: bool = False, dry: bool = False) -> None:
+def check_inputs(
+    recipe: Recipe, model_elsewhere: bool = False, dry: bool = False
+) -> None:
     """Finds mistakes in model, files and questions without torch; a `dry` run reports too few questions itself.
 
     Datasets of the hub, and files of more than 100 MB, are left to the run.
@@ -72,45 +93,81 @@ def _check_choices(recipe: Recipe) -> None:
 
 def default_folder(recipe: Recipe) -> Path:
     names = "-".join(parse_spec(text).name for text in recipe.datasets)
-    shape = recipe.model.removeprefix("shape:").replace("/", "-") if is_shape(recipe.model) else ""
+    shape = (
+        recipe.model.removeprefix("shape:").replace("/", "-")
+        if is_shape(recipe.model)
+        else ""
+    )
     return Path("runs") / f"{shape or Path(recipe.model).resolve().name}-{names}"
 
 
 def refuse_too_few(recipe: Recipe, asked: Mapping[str, QuestionSample]) -> None:
     """Refuses a run whose questions alone make it impossible."""
-    outlooks = {name: LabelCounter(sample.questions).outlook(recipe.balance) for name, sample in asked.items()}
+    outlooks = {
+        name: LabelCounter(sample.questions).outlook(recipe.balance)
+        for name, sample in asked.items()
+    }
     require_possible(outlooks, recipe.limit)
 
 
 def with_sources(recipe: Recipe, asked: Sequence[QuestionSample]) -> Recipe:
     """The recipe with the experiment on sources, where questions bring passages or thinking; checks `parts`."""
     questions = [question for sample in asked for question in sample.questions]
-    supplied = [question for question in questions if question.thinking or question.model_answer is not None]
+    supplied = [
+        question
+        for question in questions
+        if question.thinking or question.model_answer is not None
+    ]
     if recipe.thinking and supplied:
-        raise UserError(f"--thinking lets the model think; {len(supplied):,} questions bring their thinking or answer.")
+        raise UserError(
+            f"--thinking lets the model think; {len(supplied):,} questions bring their thinking or answer."
+        )
     passages = max((len(question.context) for question in questions), default=0)
     names = ["question", "answer", *["context"][:passages]]
     names += [f"context[{number}]" for number in range(1, passages + 1) if passages > 1]
-    names += ["thinking"] * any(question.thinking or recipe.thinking for question in questions)
+    names += ["thinking"] * any(
+        question.thinking or recipe.thinking for question in questions
+    )
     for name in recipe.parts:
         if name not in names:
-            raise unknown("source in --parts", name, names, "No question of these datasets has it.")
-    has_sources = recipe.thinking > 0 or any(question.has_sources for question in questions)
-    return recipe.model_copy(update={"evidence": chosen_evidence([*recipe.evidence, *["sources"] * has_sources])})
+            raise unknown(
+                "source in --parts",
+                name,
+                names,
+                "No question of these datasets has it.",
+            )
+    has_sources = recipe.thinking > 0 or any(
+        question.has_sources for question in questions
+    )
+    return recipe.model_copy(
+        update={
+            "evidence": chosen_evidence([*recipe.evidence, *["sources"] * has_sources])
+        }
+    )
 
 
 def ask(recipe: Recipe, spec: DatasetSpec, sha256: str | None = None) -> QuestionSample:
     """The questions of one dataset that a recipe asks; `sha256` is the hash that its file must have."""
     reading = open_dataset(
-        spec, recipe.on_bad_row, parse_columns(recipe.columns), large=recipe.large_files, sha256=sha256
+        spec,
+        recipe.on_bad_row,
+        parse_columns(recipe.columns),
+        large=recipe.large_files,
+        sha256=sha256,
     )
     asked = choose_questions(reading, recipe.limit, recipe.seed, recipe.yes_no)
     if not is_shape(recipe.model):
         return asked
-    usable = [row for row in asked.questions if row.model_answer is not None and row.truthful is not None]
+    usable = [
+        row
+        for row in asked.questions
+        if row.model_answer is not None and row.truthful is not None
+    ]
     if not usable:
         raise UserError(
             f"Dataset {spec.name!r} has {len(asked.questions)} questions without model_answer or truthful; a model "
             f"with random weights can answer none: give both columns (the items.parquet of another run has them)."
         )
-    return replace(asked, questions=usable, bad=asked.bad + len(asked.questions) - len(usable))
+    return replace(
+        asked, questions=usable, bad=asked.bad + len(asked.questions) - len(usable)
+    )

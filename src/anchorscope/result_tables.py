@@ -43,12 +43,21 @@ def items_frame(
     """items.parquet: one row per question asked, used or not; `folds` by index of the item."""
     if pathways is None:
         pathways = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
-    questions, labels = [item.question for item in items], [item.label for item in items]
+    questions, labels = (
+        [item.question for item in items],
+        [item.label for item in items],
+    )
     answers, located = [item.answer for item in items], [item.tokens for item in items]
     site, position = headline
-    headline_pathways = pathways.filter((pl.col("site") == site) & (pl.col("position") == position))
+    headline_pathways = pathways.filter(
+        (pl.col("site") == site) & (pl.col("position") == position)
+    )
     assigned = {
-        name: dict(headline_pathways.filter(pl.col("assignment") == name).select("item_id", "pathway").iter_rows())
+        name: dict(
+            headline_pathways.filter(pl.col("assignment") == name)
+            .select("item_id", "pathway")
+            .iter_rows()
+        )
         for name in ("plain", "corrected")
     }
     sure = [confidence(answer) for answer in answers]
@@ -62,7 +71,9 @@ def items_frame(
         "relation": [question.relation for question in questions],
         "property_words": [question.property_words for question in questions],
         "exact_question": [question.exact_spans for question in questions],
-        "question_words": [tokens.words.spans if tokens and tokens.words else () for tokens in located],
+        "question_words": [
+            tokens.words.spans if tokens and tokens.words else () for tokens in located
+        ],
         "group": [label.group for label in labels],
         "model_answer": [answer.text for answer in answers],
         "truthful": [label.truthful for label in labels],
@@ -72,18 +83,28 @@ def items_frame(
         "weight": [label.weight for label in labels],
         "fold": [folds.get(index) for index in range(len(questions))],
         "input_ids": [tokens.input_ids if tokens else () for tokens in located],
-        "question_tokens": [tokens.question_tokens if tokens else () for tokens in located],
+        "question_tokens": [
+            tokens.question_tokens if tokens else () for tokens in located
+        ],
         "answer_tokens": [tokens.answer_tokens if tokens else () for tokens in located],
         "probe_positions": [
-            dict(zip(POSITIONS, tokens.positions, strict=True)) if tokens else None for tokens in located
+            dict(zip(POSITIONS, tokens.positions, strict=True)) if tokens else None
+            for tokens in located
         ],
         "pathway": [assigned["plain"].get(question.item_id) for question in questions],
-        "pathway_corrected": [assigned["corrected"].get(question.item_id) for question in questions],
+        "pathway_corrected": [
+            assigned["corrected"].get(question.item_id) for question in questions
+        ],
         "metadata": [to_json(dict(question.metadata)) for question in questions],
         "context": [list(question.context) or None for question in questions],
         "thinking": [question.thinking for question in questions],
     }
-    return pl.DataFrame([pl.Series(name, columns[name], dtype=kind) for name, kind in ITEM_SCHEMA.items()])
+    return pl.DataFrame(
+        [
+            pl.Series(name, columns[name], dtype=kind)
+            for name, kind in ITEM_SCHEMA.items()
+        ]
+    )
 
 
 def effects_frame(
@@ -129,10 +150,17 @@ def _layer_lists(log_odds: np.ndarray) -> pl.Series:
     return pl.Series(np.ascontiguousarray(log_odds, dtype=np.float32)).arr.to_list()
 
 
-def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) -> pl.DataFrame:
-    labels, used = [item.label for item in items], [item for item in items if item.is_used]
+def counts_frame(
+    dataset: str, sample: QuestionSample, items: Sequence[Item]
+) -> pl.DataFrame:
+    labels, used = (
+        [item.label for item in items],
+        [item for item in items if item.is_used],
+    )
     rules = [item.tokens.rule for item in used if item.tokens is not None]
-    relations = {item.question.relation for item in items if item.question.relation is not None}
+    relations = {
+        item.question.relation for item in items if item.question.relation is not None
+    }
     return pl.DataFrame(
         [
             {
@@ -150,17 +178,27 @@ def counts_frame(dataset: str, sample: QuestionSample, items: Sequence[Item]) ->
                 "false": sum(label.truthful is False for label in labels),
                 "used": len(used),
                 "used_true": sum(item.label.truthful is True for item in used),
-                "supplied": sum(item.question.model_answer is not None for item in items),
-                "supplied_labels": sum(None not in (item.question.truthful, item.label.truthful) for item in items),
+                "supplied": sum(
+                    item.question.model_answer is not None for item in items
+                ),
+                "supplied_labels": sum(
+                    None not in (item.question.truthful, item.label.truthful)
+                    for item in items
+                ),
                 "groups": len({item.label.group for item in used}),
                 "relations": len(relations),
-                **{f"words_by_{rule}": rules.count(rule) for rule in ("own", "metadata", "rules")},
+                **{
+                    f"words_by_{rule}": rules.count(rule)
+                    for rule in ("own", "metadata", "rules")
+                },
             }
         ]
     )
 
 
-def probe_tensors(dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet]) -> dict[str, Tensor]:
+def probe_tensors(
+    dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet]
+) -> dict[str, Tensor]:
     """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]."""
     tensors = {}
     for location, probe_set in fitted.items():
@@ -176,16 +214,28 @@ def experiments_frame(
 ) -> pl.DataFrame:
     """experiments.csv: one statistic per row."""
     site, position = headline
-    headline_columns = {"model": model, "dataset": dataset, "site": site, "position": position}
+    headline_columns = {
+        "model": model,
+        "dataset": dataset,
+        "site": site,
+        "position": position,
+    }
     rows = []
     for name, result in results.items():
         for statistic in result.statistics:
-            row = {**headline_columns, "experiment": name, **vars(statistic), **vars(statistic.estimate)}
+            row = {
+                **headline_columns,
+                "experiment": name,
+                **vars(statistic),
+                **vars(statistic.estimate),
+            }
             rows.append({column: row[column] for column in EXPERIMENT_SCHEMA})
     return _with_nulls(pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA))
 
 
-def experiment_items_frame(dataset: str, item_ids: Sequence[str], results: Mapping[str, Found]) -> pl.DataFrame:
+def experiment_items_frame(
+    dataset: str, item_ids: Sequence[str], results: Mapping[str, Found]
+) -> pl.DataFrame:
     """experiment_items.parquet: one number of one item per row."""
     rows = [
         (dataset, item_ids[index], name, values.variant, values.quantity, float(value))
@@ -199,7 +249,10 @@ def experiment_items_frame(dataset: str, item_ids: Sequence[str], results: Mappi
 def _with_nulls(table: pl.DataFrame) -> pl.DataFrame:
     """Missing values are null in the tables, never NaN."""
     names = [name for name, kind in table.schema.items() if kind.is_float()]
-    return table.with_columns(pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name) for name in names)
+    return table.with_columns(
+        pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name)
+        for name in names
+    )
 
 
 def unavailable_frame(dataset: str, missing: Sequence[Missing]) -> pl.DataFrame:

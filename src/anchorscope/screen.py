@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 console = Console(stderr=True, force_jupyter=False)
 """For messages; standard output is kept for results."""
 _JOINERS = "\u200c\u200d"  # they make letters of some scripts, and steer nothing
-_bars: list[Bars] = []  # on the screen: a bar hides the cursor, so an error has to take it down
+_bars: list[
+    Bars
+] = []  # on the screen: a bar hides the cursor, so an error has to take it down
 _LEAST_WIDTH = 60  # columns: with fewer there's no room for a bar beside the words
 _WIDEST_CARD = 100  # columns
 _EVERY = 5.0  # seconds between lines where there is no bar
@@ -52,7 +54,9 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+    return (
+        f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+    )
 
 
 @contextmanager
@@ -68,7 +72,10 @@ def showing(progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
 
 def _in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
-    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    return (
+        ipython is not None
+        and getattr(ipython.get_ipython(), "kernel", None) is not None
+    )
 
 
 def clear_screen() -> None:
@@ -89,12 +96,20 @@ class ScreenProgress(Progress):
         self._seconds: dict[str, float] = {}  # of steps that exist
         self._n_made = 0
         self.seconds_of_part = 0.0  # that the current part of the current step still takes, at its own speed
-        self._title, self._total, self._done, self._began, self._shown = "", 0, 0, 0.0, 0.0
+        self._title, self._total, self._done, self._began, self._shown = (
+            "",
+            0,
+            0,
+            0.0,
+            0.0,
+        )
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
         """The job's steps; a later plan replaces this one, and what was made since the first still counts."""
         self._steps = {step.name: step for step in steps}
-        self._seconds = {step.name: step.seconds for step in steps if step.seconds is not None}
+        self._seconds = {
+            step.name: step.seconds for step in steps if step.seconds is not None
+        }
 
     def begin(self, step: str) -> None:
         self.seconds_of_part = 0.0
@@ -114,19 +129,31 @@ class ScreenProgress(Progress):
     def step(self) -> str:
         """`step 3 of 9`; empty where no steps are planned, or all are made."""
         remaining = len(self._remaining())
-        return f"step {self._n_made + 1} of {self._n_made + remaining}" if remaining else ""
+        return (
+            f"step {self._n_made + 1} of {self._n_made + remaining}"
+            if remaining
+            else ""
+        )
 
     def left(self) -> str:
         """`about 2 min left`; `at least` if some steps have no usual cost; empty while a speed is unknown."""
         remaining = self._remaining()
         made = [self._steps[name] for name in self._seconds if self._steps[name].cost]
-        costed, seconds = [step for step in remaining if step.cost is not None], self._since - self._clock()
+        costed, seconds = (
+            [step for step in remaining if step.cost is not None],
+            self._since - self._clock(),
+        )
         for kind in {step.kind for step in costed if step.cost}:
             usual = sum(step.cost or 0.0 for step in made if step.kind == kind)
             if not usual:
                 return ""
-            speed = sum(self._seconds[step.name] for step in made if step.kind == kind) / usual
-            seconds += speed * sum(step.cost or 0.0 for step in costed if step.kind == kind)
+            speed = (
+                sum(self._seconds[step.name] for step in made if step.kind == kind)
+                / usual
+            )
+            seconds += speed * sum(
+                step.cost or 0.0 for step in costed if step.kind == kind
+            )
         seconds = max(seconds, self.seconds_of_part)
         if seconds < 1:
             return ""
@@ -138,10 +165,15 @@ class ScreenProgress(Progress):
         self._began = self._shown = self._clock()
         step = self.step()
         line = f"{step}: {self._title}" if step else self._title
-        if _in_notebook() or not console.is_terminal:  # a notebook's kernel claims to be a terminal
+        if (
+            _in_notebook() or not console.is_terminal
+        ):  # a notebook's kernel claims to be a terminal
             return say(f"{line}  0/{total}")
         bar = [BarColumn(bar_width=24)] if console.width >= _LEAST_WIDTH else []
-        name, rest = (TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[rest]"))
+        name, rest = (
+            TextColumn(f"{{task.{field}}}", markup=False)
+            for field in ("description", "fields[rest]")
+        )
         bars = Bars(name, *bar, rest, console=console, transient=True)
         bars.add_task(line, total=total, rest=f"0/{total}")
         bars.start()
@@ -150,15 +182,23 @@ class ScreenProgress(Progress):
     def advance(self, units: int) -> None:
         self._done += units
         now = self._clock()
-        seconds = self.seconds_of_part = (now - self._began) / max(self._done, 1) * (self._total - self._done)
+        seconds = self.seconds_of_part = (
+            (now - self._began) / max(self._done, 1) * (self._total - self._done)
+        )
         is_due = now - self._shown >= _EVERY and 0 < self._done < self._total
         if not _bars and not is_due:
             return
         whole = self.left()
-        rest = f"  about {duration(seconds)} left" if 0 < self._done < self._total else ""
+        rest = (
+            f"  about {duration(seconds)} left" if 0 < self._done < self._total else ""
+        )
         rest += f"; whole run: {whole}" if whole else ""
         if _bars:
-            _bars[-1].update(_bars[-1].task_ids[0], advance=units, rest=f"{self._done}/{self._total}{rest}")
+            _bars[-1].update(
+                _bars[-1].task_ids[0],
+                advance=units,
+                rest=f"{self._done}/{self._total}{rest}",
+            )
         else:
             self._shown = now
             say(self._line() + rest)
@@ -182,13 +222,18 @@ def card_text(card: "AnswerCard", width: int) -> Text:
     width, lines = max(min(width, _WIDEST_CARD), 20), list[Text]()
 
     def add(text: str, style: str = "", first: str = "", indent: str = "    ") -> None:
-        wrapper = textwrap.TextWrapper(width, first, indent, break_on_hyphens=False, break_long_words=False)
+        wrapper = textwrap.TextWrapper(
+            width, first, indent, break_on_hyphens=False, break_long_words=False
+        )
         lines.extend(Text(line, style) for line in wrapper.wrap(harmless(text)) or [""])
 
     add(card.model, "dim", indent="")
     add(card.sentence, "bold", indent="")
     if card.trust is not None:
-        add(f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}.", _TRUST_STYLES[card.trust.verdict])
+        add(
+            f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}.",
+            _TRUST_STYLES[card.trust.verdict],
+        )
     if card.bars:
         add("")
     for bar in card.bars:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from anchorscope.artefacts.run_folder import OtherVersion, index_in, is_run, read_index, read_manifest, rerun_command
+from anchorscope.artefacts.run_folder import (
+    OtherVersion,
+    index_in,
+    is_run,
+    read_index,
+    read_manifest,
+    rerun_command,
+)
 from anchorscope.artefacts.sealed_folder import (
     COMPARISON,
     DETECTORS,
@@ -37,7 +44,12 @@ from anchorscope.progress import Progress, Silent
 BUNDLE = "detector"
 _JSON, _WEIGHTS = "detector.json", "weights.safetensors"
 _THREADS, _AGAIN, _NAMED = 4, 3, 5
-_MAKERS = {COMPARISON: "compare", DETECTORS: "detect", VALIDATION: "validate", STUDY: "study report"}
+_MAKERS = {
+    COMPARISON: "compare",
+    DETECTORS: "detect",
+    VALIDATION: "validate",
+    STUDY: "study report",
+}
 RESULT = "result"
 """The part of a file that belongs to no step."""
 
@@ -84,7 +96,9 @@ class Verified:
         for problem in self.problems:
             yield f"  {problem.file} {problem.wrong} ({problem.part})"
         if self.unlisted:
-            named = ", ".join(self.unlisted[:_NAMED]) + (" …" if len(self.unlisted) > _NAMED else "")
+            named = ", ".join(self.unlisted[:_NAMED]) + (
+                " …" if len(self.unlisted) > _NAMED else ""
+            )
             yield f"  not listed, and never touched: {len(self.unlisted):,} ({named})"
 
     def record(self) -> dict[str, Any]:
@@ -121,7 +135,11 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     """Checks every file of a run, comparison, validation, detectors or a bundle, and of folders inside."""
     folder, listener = Path(path), progress or Silent()
     if not folder.is_dir() or _kind_of_folder(folder) is None:
-        reason = "there is no such folder" if not folder.exists() else "it holds no index.json and no manifest"
+        reason = (
+            "there is no such folder"
+            if not folder.exists()
+            else "it holds no index.json and no manifest"
+        )
         raise UserError(
             f"{str(folder)!r} is no folder of anchorscope's ({reason}); name a run, a comparison, a study, a "
             f"validation, detectors or a bundle."
@@ -129,7 +147,9 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     for _ in range(_AGAIN):
         before = _index_bytes(folder)
         verified = _verify(folder, listener)
-        if verified.whole or _index_bytes(folder) == before:  # no run at work wrote in the meantime
+        if (
+            verified.whole or _index_bytes(folder) == before
+        ):  # no run at work wrote in the meantime
             break
     return verified
 
@@ -143,21 +163,29 @@ def _verify(folder: Path, progress: Progress) -> Verified:
     n_files = len(listing.files) + len({problem.file for problem in listing.problems})
     for name in inner_folders:
         inner, below = _verify(folder / name, progress), f"{name}/"
-        problems += [replace(problem, file=below + problem.file) for problem in inner.problems]
+        problems += [
+            replace(problem, file=below + problem.file) for problem in inner.problems
+        ]
         commands += inner.commands
         size, n_files = size + inner.size, n_files + inner.files
         unlisted += [below + file for file in inner.unlisted]
     seconds, commands = time.monotonic() - began, list(dict.fromkeys(commands))
     files = (tuple(problems), tuple(unlisted), tuple(commands))
-    return Verified(folder, listing.kind, listing.finished, n_files, size, seconds, *files)
+    return Verified(
+        folder, listing.kind, listing.finished, n_files, size, seconds, *files
+    )
 
 
-def _check(folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: Progress) -> tuple[list[Problem], int]:
+def _check(
+    folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: Progress
+) -> tuple[list[Problem], int]:
     """Damaged files, and how many bytes were read."""
     progress.start(f"check {folder}", len(files))
     problems, size = list[Problem](), 0
     with ThreadPoolExecutor(_THREADS) as threads:
-        checked = threads.map(lambda name: wrong_with(folder / name, files[name][0]), files)
+        checked = threads.map(
+            lambda name: wrong_with(folder / name, files[name][0]), files
+        )
         for name, wrong in zip(files, checked, strict=True):
             if wrong is None:
                 size += (folder / name).stat().st_size
@@ -169,19 +197,25 @@ def _check(folder: Path, files: Mapping[str, tuple[FileFacts, str]], progress: P
 
 
 def _kind_of_folder(folder: Path) -> str | None:
-    return kind_of(folder) or (BUNDLE if (folder / _JSON).is_file() and (folder / _WEIGHTS).is_file() else None)
+    return kind_of(folder) or (
+        BUNDLE if (folder / _JSON).is_file() and (folder / _WEIGHTS).is_file() else None
+    )
 
 
 def _list_files(folder: Path) -> _Listing:
     kind = _kind_of_folder(folder)
     if kind == RUN:
         return _list_run(folder)
-    return _list_bundle(folder) if kind == BUNDLE else _list_by_manifest(folder, str(kind))
+    return (
+        _list_bundle(folder) if kind == BUNDLE else _list_by_manifest(folder, str(kind))
+    )
 
 
 def _list_run(folder: Path) -> _Listing:
     """By the index; without one, by the manifest, which has the results and the final index."""
-    listing = _Listing(RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder))
+    listing = _Listing(
+        RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder)
+    )
     run = manifest = unusable = None
     try:
         manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
@@ -192,7 +226,9 @@ def _list_run(folder: Path) -> _Listing:
         if run is None:
             listing.problems.append(Problem(INDEX, "is missing"))
     except UserError as error:
-        if manifest is None or not isinstance(error, OtherVersion):  # an older run is checked by its manifest
+        if manifest is None or not isinstance(
+            error, OtherVersion
+        ):  # an older run is checked by its manifest
             listing.problems.append(Problem(INDEX, f"cannot be used: {error}"))
     if run is not None:
         listing.finished = MANIFEST in run.results
@@ -220,12 +256,20 @@ def _list_by_manifest(folder: Path, kind: str) -> _Listing:
     except (OSError, ValueError):
         listing.problems.append(Problem(name, "is damaged"))
         return listing
-    with contextlib.suppress(ValueError, AttributeError):  # a quote that is not closed; a command that is no text
+    with contextlib.suppress(
+        ValueError, AttributeError
+    ):  # a quote that is not closed; a command that is no text
         words = shlex.split(manifest.get("command") or "")
         if words[:1] == ["anchorscope"]:
-            listing.command = shlex.join(words)  # every word quoted: the folder may come from anybody
+            listing.command = shlex.join(
+                words
+            )  # every word quoted: the folder may come from anybody
     hashes = manifest.get("sha256", {})
-    listing.add(only_hashes({file: hashes[file] for file in hashes if file not in listing.markers}))
+    listing.add(
+        only_hashes(
+            {file: hashes[file] for file in hashes if file not in listing.markers}
+        )
+    )
     return listing
 
 
@@ -236,7 +280,9 @@ def _list_bundle(folder: Path) -> _Listing:
     try:
         read_bundle(folder)
     except UserError as error:
-        listing.problems.append(Problem(_JSON, f"or {_WEIGHTS} cannot be used: {error}"))
+        listing.problems.append(
+            Problem(_JSON, f"or {_WEIGHTS} cannot be used: {error}")
+        )
     return listing
 
 
@@ -249,7 +295,11 @@ def _find_unlisted(folder: Path, listing: _Listing) -> tuple[list[str], list[str
         links = [name for name in folders if (Path(above) / name).is_symlink()]
         where = Path(above).relative_to(folder)
         paths = [(where / name).as_posix() for name in sorted([*names, *links])]
-        new = [path for path in paths if path not in listing.files and path not in listing.markers]
+        new = [
+            path
+            for path in paths
+            if path not in listing.files and path not in listing.markers
+        ]
         if new and where.parts and _kind_of_folder(Path(above)) is not None:
             inner.append(where.as_posix())
             folders.clear()

@@ -30,7 +30,16 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import polars as pl
 
-from anchorscope.artefacts.sealed_folder import DETECTORS, INDEX, MARKERS, RUN, STUDY, VALIDATION, kind_of, read_sealed
+from anchorscope.artefacts.sealed_folder import (
+    DETECTORS,
+    INDEX,
+    MARKERS,
+    RUN,
+    STUDY,
+    VALIDATION,
+    kind_of,
+    read_sealed,
+)
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.files import PARTIAL, read_regular
@@ -40,7 +49,12 @@ from anchorscope.report.page import fragment
 from anchorscope.report.palette import display_name
 
 _PAGES = ("report.html", "validation.html", "comparison/report.html")
-_INSIDE = {"work", "figures", "states", "bundles"}  # of a folder that was recognised: not searched
+_INSIDE = {
+    "work",
+    "figures",
+    "states",
+    "bundles",
+}  # of a folder that was recognised: not searched
 _ALSO_INSIDE = {VALIDATION: {"run"}, STUDY: {"comparison"}}
 _LINES = 3  # of a validation: the rest is on its page
 _NUMBERS = {
@@ -50,7 +64,15 @@ _NUMBERS = {
 }
 """Numbers of an answer card, by their columns."""
 _DEEPEST, _MOST_FOLDERS = 5, 20_000
-_UNREADABLE = (UserError, OSError, KeyError, ValueError, TypeError, AttributeError, pl.exceptions.PolarsError)
+_UNREADABLE = (
+    UserError,
+    OSError,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    pl.exceptions.PolarsError,
+)
 
 
 @dataclass(frozen=True)
@@ -94,20 +116,33 @@ def _find_folders(root: Path) -> Iterator[tuple[Path, str]]:
         names[:] = [
             name
             for name in names
-            if not is_deep and not name.startswith(".") and not name.endswith(PARTIAL) and name not in inside
+            if not is_deep
+            and not name.startswith(".")
+            and not name.endswith(PARTIAL)
+            and name not in inside
         ]
 
 
 def _read_result(root: Path, folder: Path, kind: str) -> Result:
-    times = [file.stat().st_mtime for name in (INDEX, "manifest.json", *MARKERS) if (file := folder / name).is_file()]
+    times = [
+        file.stat().st_mtime
+        for name in (INDEX, "manifest.json", *MARKERS)
+        if (file := folder / name).is_file()
+    ]
     page = next((page for page in _PAGES if (folder / page).is_file()), None)
     try:
         content = _read_run(folder) if kind == RUN else _read_other(folder, kind)
     except _UNREADABLE as error:
         reason = " ".join(str(error).split())
-        content = {"title": folder.name, "finished": False, "lines": (f"It cannot be read: {reason}",)}
+        content = {
+            "title": folder.name,
+            "finished": False,
+            "lines": (f"It cannot be read: {reason}",),
+        }
     name = folder.relative_to(root).as_posix()
-    return Result(kind=kind, name=name, changed=max(times, default=0.0), page=page, **content)
+    return Result(
+        kind=kind, name=name, changed=max(times, default=0.0), page=page, **content
+    )
 
 
 def _read_run(folder: Path) -> dict[str, Any]:
@@ -127,33 +162,54 @@ def _read_card(folder: Path, changed: int) -> tuple[Mapping[str, Any], AnswerCar
     return run.manifest, run.card
 
 
-def _run_numbers(card: AnswerCard, used: Mapping[str, int | None]) -> tuple[dict[str, Any], ...]:
+def _run_numbers(
+    card: AnswerCard, used: Mapping[str, int | None]
+) -> tuple[dict[str, Any], ...]:
     """What the table of runs shows of a run, dataset by dataset; `used` counts answers."""
     values = {number.name: number.value for number in card.numbers}
-    passed = re.search(r"(\d+) of (\d+) controls passed", card.trust.reason if card.trust else "")
+    passed = re.search(
+        r"(\d+) of (\d+) controls passed", card.trust.reason if card.trust else ""
+    )
     rows = []
     for dataset, n in used.items():
         where = f" ({display_name(dataset)})" if len(used) > 1 else ""
         measured = {key: values.get(name + where) for key, name in _NUMBERS.items()}
-        rows.append({"dataset": display_name(dataset), "n": n, **measured, "controls": passed and passed[0]})
+        rows.append(
+            {
+                "dataset": display_name(dataset),
+                "n": n,
+                **measured,
+                "controls": passed and passed[0],
+            }
+        )
     return tuple(rows)
 
 
 def _read_unfinished(folder: Path) -> dict[str, Any]:
     """A run that was stopped, or is under way."""
     n = len(json.loads(read_regular(folder / INDEX))["steps"])
-    content = {"finished": False, "lines": (f"Not finished: {n} step{' is' if n == 1 else 's are'} done.",)}
+    content = {
+        "finished": False,
+        "lines": (f"Not finished: {n} step{' is' if n == 1 else 's are'} done.",),
+    }
     recipe = folder / "recipe.toml"
     if not recipe.is_file():
         return {"title": folder.name, **content}
     options = tomllib.loads(read_regular(recipe).decode())
     about = ", ".join(parse_spec(text).name for text in options.get("datasets", ()))
     title = Path(str(options.get("model", folder.name))).name
-    return {**content, "title": title, "about": about, "command": _command("run", recipe, folder)}
+    return {
+        **content,
+        "title": title,
+        "about": about,
+        "command": _command("run", recipe, folder),
+    }
 
 
 def _command(command: str, file: Path, folder: Path) -> str:
-    return shlex.join(["anchorscope", *command.split(), str(file), "--out", str(folder)])
+    return shlex.join(
+        ["anchorscope", *command.split(), str(file), "--out", str(folder)]
+    )
 
 
 def _read_other(folder: Path, kind: str) -> dict[str, Any]:
@@ -162,17 +218,34 @@ def _read_other(folder: Path, kind: str) -> dict[str, Any]:
     if kind == STUDY:
         return _read_study(folder, record)
     lines = record.get("answer") or record.get("summary") or ()
-    return {"title": folder.name, "lines": (lines,) if isinstance(lines, str) else tuple(lines[:_LINES])}
+    return {
+        "title": folder.name,
+        "lines": (lines,) if isinstance(lines, str) else tuple(lines[:_LINES]),
+    }
 
 
 def _read_study(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
-    done = sum((folder / "runs" / str(name) / "manifest.json").is_file() for name in record["runs"])
-    failed = [f"{name} failed: {failure['line']}" for name, failure in record["failed"].items()]
-    shown = {"title": f"Study {record['name']}", "about": f"{done} of {len(record['runs'])} runs are done"}
+    done = sum(
+        (folder / "runs" / str(name) / "manifest.json").is_file()
+        for name in record["runs"]
+    )
+    failed = [
+        f"{name} failed: {failure['line']}"
+        for name, failure in record["failed"].items()
+    ]
+    shown = {
+        "title": f"Study {record['name']}",
+        "about": f"{done} of {len(record['runs'])} runs are done",
+    }
     if done == len(record["runs"]) and not failed:
         return shown
     command = _command("study run", folder / "study.toml", folder)
-    return {**shown, "finished": False, "lines": tuple(failed[:_LINES]), "command": command}
+    return {
+        **shown,
+        "finished": False,
+        "lines": tuple(failed[:_LINES]),
+        "command": command,
+    }
 
 
 # The server
@@ -193,23 +266,37 @@ _COLUMNS = {
 }
 
 
-def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]) -> str:
+def index_page(
+    results: Sequence[Result], folder: Path, asked: Mapping[str, str]
+) -> str:
     """The table of runs, sorted and filtered as asked, and a list of everything else, the newest first."""
     entries = [
         {
             **asdict(result),
             "when": time.strftime("%Y-%m-%d %H:%M", time.localtime(result.changed)),
             "place": str(folder / result.name),
-            "address": _FILES + quote((Path(result.name) / result.page).as_posix()) if result.page else None,
+            "address": _FILES + quote((Path(result.name) / result.page).as_posix())
+            if result.page
+            else None,
         }
         for result in results
     ]
     rows = [entry | numbers for entry in entries for numbers in entry["numbers"]]
     words = asked.get("q", "").lower().split()
-    shown = [row for row in rows if all(word in "{title} {dataset} {place}".format(**row).lower() for word in words)]
+    shown = [
+        row
+        for row in rows
+        if all(
+            word in "{title} {dataset} {place}".format(**row).lower() for word in words
+        )
+    ]
     key, down = asked.get("sort", ""), asked.get("down", "1") == "1"
     key = key if key in _COLUMNS else "changed"
-    measured = sorted((row for row in shown if row[key] is not None), key=lambda row: row[key], reverse=down)
+    measured = sorted(
+        (row for row in shown if row[key] is not None),
+        key=lambda row: row[key],
+        reverse=down,
+    )
     content = {
         "folder": str(folder),
         "counted": f"{len(results)} result{'s' * (len(results) != 1)}",
@@ -224,9 +311,13 @@ def index_page(results: Sequence[Result], folder: Path, asked: Mapping[str, str]
 
 class ViewServer(ThreadingHTTPServer):
     daemon_threads = True
-    allow_reuse_address = False  # a port that another program listens on is refused, not shared
+    allow_reuse_address = (
+        False  # a port that another program listens on is refused, not shared
+    )
 
-    def __init__(self, folder: Path, port: int = 0, compare: Callable[..., object] | None = None) -> None:
+    def __init__(
+        self, folder: Path, port: int = 0, compare: Callable[..., object] | None = None
+    ) -> None:
         self.root, self.shown, self.compare = folder.resolve(), folder, compare
         self.scratch = tempfile.TemporaryDirectory(prefix="anchorscope-view-")
         try:
@@ -278,16 +369,23 @@ class _Handler(SimpleHTTPRequestHandler):
             self.send_error(HTTPStatus.BAD_REQUEST)
             return None
         if path == "/":
-            return self._send_index({name: values[-1] for name, values in query.items()})
+            return self._send_index(
+                {name: values[-1] for name, values in query.items()}
+            )
         if path == "/compare":
             self._send_comparison(sorted(set(query.get("run", ()))))
             return None
-        if path == "/favicon.ico":  # every browser asks for one, and reports on its console if there is none
+        if (
+            path == "/favicon.ico"
+        ):  # every browser asks for one, and reports on its console if there is none
             self.send_response(HTTPStatus.NO_CONTENT)
             self.end_headers()
             return None
         file = None
-        for prefix, root in ((_FILES, self.server.root), (_COMPARED, Path(self.server.scratch.name).resolve())):
+        for prefix, root in (
+            (_FILES, self.server.root),
+            (_COMPARED, Path(self.server.scratch.name).resolve()),
+        ):
             if path.startswith(prefix):
                 file = _find_file(root, path.removeprefix(prefix))
         if file is None:
@@ -301,7 +399,9 @@ class _Handler(SimpleHTTPRequestHandler):
         return str(self._file)
 
     def _send_index(self, asked: Mapping[str, str]) -> BinaryIO:
-        page = index_page(list_results(self.server.root), self.server.shown, asked).encode("utf-8")
+        page = index_page(
+            list_results(self.server.root), self.server.shown, asked
+        ).encode("utf-8")
         self.policy = _NOTHING.replace("form-action 'none'", "form-action 'self'")
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -311,18 +411,26 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def _send_comparison(self, names: Sequence[str]) -> None:
         """Compare runs of the list, and go to the page; a page of another site may not ask for it."""
-        runs = {result.name for result in list_results(self.server.root) if result.numbers}
+        runs = {
+            result.name for result in list_results(self.server.root) if result.numbers
+        }
         own_page = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
         if not own_page or self.server.compare is None:
-            return self.send_error(HTTPStatus.FORBIDDEN, "Comparing is for the pages of this machine only")
+            return self.send_error(
+                HTTPStatus.FORBIDDEN, "Comparing is for the pages of this machine only"
+            )
         if len(names) < 2 or not runs.issuperset(names):
-            return self.send_error(HTTPStatus.BAD_REQUEST, "Tick at least two runs of the list")
+            return self.send_error(
+                HTTPStatus.BAD_REQUEST, "Tick at least two runs of the list"
+            )
         key = hashlib.sha256("\0".join(names).encode()).hexdigest()[:16]
         paths = [self.server.root / name for name in names]
         try:
             self.server.compare(paths, out=Path(self.server.scratch.name) / key)
         except UserError as error:
-            return self.send_error(HTTPStatus.CONFLICT, "These runs were not compared", str(error))
+            return self.send_error(
+                HTTPStatus.CONFLICT, "These runs were not compared", str(error)
+            )
         self.send_response(HTTPStatus.SEE_OTHER)
         self.send_header("Location", f"{_COMPARED}{key}/report.html")
         self.end_headers()

@@ -6,7 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
-os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}  # as in the tests; read when libraries are imported
+os.environ |= {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+}  # as in the tests; read when libraries are imported
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 import golden
@@ -25,7 +28,11 @@ def main(check: bool) -> int:
         if changes:
             moved.append(piece)
             print(golden.report_changes(changes, piece), flush=True)  # noqa: T201
-        bits = [name for name in own if recorded is not None and recorded.get(name) != own[name]]
+        bits = [
+            name
+            for name in own
+            if recorded is not None and recorded.get(name) != own[name]
+        ]
         if bits:
             moved += [piece] * (piece not in moved)
             print(f"{piece}: bits differ in {', '.join(bits)}")  # noqa: T201
@@ -37,7 +44,11 @@ def main(check: bool) -> int:
     print(f"moved: {', '.join(moved) or 'nothing'}")  # noqa: T201
     if not check:
         place = golden.GOLDEN / golden.HASHES
-        others = json.loads(place.read_text(encoding="utf-8")) if place.exists() and not moved else []
+        others = (
+            json.loads(place.read_text(encoding="utf-8"))
+            if place.exists() and not moved
+            else []
+        )
         kept = [one for one in others if one["numerics"] != numerics]
         text = json.dumps([*kept, {"numerics": numerics, "sha256": hashes}], indent=1)
         place.write_text(text + "\n", encoding="utf-8")

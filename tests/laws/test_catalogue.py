@@ -15,7 +15,9 @@ from repo import DOCS
 WITH_HOME = {name: one for name, one in EXPERIMENTS.items() if one.home is not None}
 
 
-def test_every_intervention_of_the_catalogue_is_registered_and_the_other_way_round() -> None:
+def test_every_intervention_of_the_catalogue_is_registered_and_the_other_way_round() -> (
+    None
+):
     assert set(INTERVENTIONS) == set(REGISTERED)
     for name, entry in INTERVENTIONS.items():
         assert entry.name == name
@@ -41,8 +43,14 @@ def test_an_experiment_is_found_where_the_catalogue_says(name: str) -> None:
 
 def test_no_experiment_stands_beside_the_catalogue() -> None:
     folder = Path(str(experiment.__file__)).parent
-    defined = {path.stem for path in folder.glob("*.py") if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")}
-    assert defined == {str(one.home).partition(":")[0].rpartition(".")[2] for one in WITH_HOME.values()}
+    defined = {
+        path.stem
+        for path in folder.glob("*.py")
+        if "\nEXPERIMENT = " in path.read_text(encoding="utf-8")
+    }
+    assert defined == {
+        str(one.home).partition(":")[0].rpartition(".")[2] for one in WITH_HOME.values()
+    }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

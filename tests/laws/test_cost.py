@@ -34,15 +34,29 @@ def recipe(**options: object) -> Recipe:
         ("balanced", replace(DEMO, used=3_000), MOST_RANDOM_CUTS),
     ],
 )
-def test_random_cuts_are_as_many_as_the_device_has_time_for(device: str, size: DatasetSize, expected: int) -> None:
+def test_random_cuts_are_as_many_as_the_device_has_time_for(
+    device: str, size: DatasetSize, expected: int
+) -> None:
     chosen = choose_random_cuts(recipe(device=device), SMALL, [size])
     assert chosen.random_cuts == expected
-    assert choose_random_cuts(recipe(device=device, random_cuts=3), SMALL, [size]).random_cuts == 3
+    assert (
+        choose_random_cuts(
+            recipe(device=device, random_cuts=3), SMALL, [size]
+        ).random_cuts
+        == 3
+    )
 
 
 def test_supplied_answers_and_labels_are_counted_and_not_guessed() -> None:
     rows = [
-        Question("here", str(n), "Where is the Nile?", ("Africa",), model_answer="Africa", truthful=n < 40)
+        Question(
+            "here",
+            str(n),
+            "Where is the Nile?",
+            ("Africa",),
+            model_answer="Africa",
+            truthful=n < 40,
+        )
         for n in range(100)
     ]
     found = dataset_size(rows, recipe(balance="dataset"))
@@ -51,11 +65,17 @@ def test_supplied_answers_and_labels_are_counted_and_not_guessed() -> None:
 
 
 def test_more_work_costs_more() -> None:
-    def seconds(size: DatasetSize = DEMO, model: ModelSize = SMALL, **options: object) -> float:
+    def seconds(
+        size: DatasetSize = DEMO, model: ModelSize = SMALL, **options: object
+    ) -> float:
         chosen = recipe(**{"random_cuts": 1, **options})
         return run_cost(chosen, model, [size], chosen).operations
 
-    assert seconds() < seconds(random_cuts=5) < seconds(random_cuts=5, position="answer_end")
+    assert (
+        seconds()
+        < seconds(random_cuts=5)
+        < seconds(random_cuts=5, position="answer_end")
+    )
     assert seconds(report=False) < seconds() < seconds(replace(DEMO, used=600))
     assert seconds() < seconds(model=ModelSize(1_000_000_000, 16, 2048))
     assert seconds() < seconds(keep=("states", "states-cut", "detection"))

@@ -9,7 +9,9 @@ from beartype.roar import BeartypeCallHintViolation
 
 from anchorscope.probes.logistic import TrainingSets, fit_layers
 
-pytestmark = pytest.mark.skipif("SHAPES_CHECKED" not in os.environ, reason="shapes are not checked: SHAPES_CHECKED")
+pytestmark = pytest.mark.skipif(
+    "SHAPES_CHECKED" not in os.environ, reason="shapes are not checked: SHAPES_CHECKED"
+)
 
 SETS = TrainingSets(
     labels=torch.tensor([True, False] * 6),

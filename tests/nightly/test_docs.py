@@ -22,10 +22,27 @@ from doc_pages import PAGES, ROOT, Block, blocks, commands, name_of, prose
 from doc_sandbox import Sandbox, make_sandbox
 
 SHELL, RUN = ("sh", "bash", "shell", "console"), ("python",)
-READ = ("text", "diff", "toml", "csv", "json", "yaml", "bibtex", "html", "tsv", "css", "js")
+READ = (
+    "text",
+    "diff",
+    "toml",
+    "csv",
+    "json",
+    "yaml",
+    "bibtex",
+    "html",
+    "tsv",
+    "css",
+    "js",
+)
 """Languages of blocks that are for reading only."""
 BLOCKS = [block for page in PAGES for block in blocks(page)]
-COMMANDS = [(place, words) for block in BLOCKS if block.language in SHELL for place, words in commands(block)]
+COMMANDS = [
+    (place, words)
+    for block in BLOCKS
+    if block.language in SHELL
+    for place, words in commands(block)
+]
 EXAMPLES = [block for block in BLOCKS if block.language in RUN]
 OTHERS_LIBRARIES = {
     "docs/bundle-format.md": "reads what was exported; tests/runs/cli/test_detector_command.py runs it",
@@ -38,7 +55,9 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def sandbox(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def sandbox(
+    save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sandbox]:
     box = make_sandbox(tmp_path_factory.mktemp("docs"), save_tiny("llama"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANCHORSCOPE_CACHE", str(box.path / "cache"))
@@ -54,15 +73,34 @@ def runs_at_hand() -> set[str]:
     """The finished runs that commands and examples take as given."""
     found = {"runs/demo", "runs/mine"}
     for _, words in COMMANDS:
-        if words[0].endswith("anchorscope") and words[1] in ("compare", "show", "detect"):
-            found |= {word for before, word in pairwise(words) if word.startswith("runs/") and before != "--out"}
+        if words[0].endswith("anchorscope") and words[1] in (
+            "compare",
+            "show",
+            "detect",
+        ):
+            found |= {
+                word
+                for before, word in pairwise(words)
+                if word.startswith("runs/") and before != "--out"
+            }
     return {name for name in found if name.count("/") == 1}
 
 
 @pytest.fixture(scope="module")
 def bundles(sandbox: Sandbox) -> None:
     """Saved detectors, where the docs have them."""
-    sandbox.invoke(["detect", "runs/demo", "--detectors", "auto,probe", "--bundles", "auto,probe", "--out", "fitted"])
+    sandbox.invoke(
+        [
+            "detect",
+            "runs/demo",
+            "--detectors",
+            "auto,probe",
+            "--bundles",
+            "auto,probe",
+            "--out",
+            "fitted",
+        ]
+    )
     put_bundles(sandbox)
 
 
@@ -80,7 +118,9 @@ def put_bundles(sandbox: Sandbox) -> None:
         (sandbox.path / name).parent.mkdir(parents=True, exist_ok=True)
         if not (sandbox.path / name).exists():
             made = "probe" if name.endswith("probe") else "auto"
-            (sandbox.path / name).symlink_to(sandbox.path / "fitted" / "bundles" / made, target_is_directory=True)
+            (sandbox.path / name).symlink_to(
+                sandbox.path / "fitted" / "bundles" / made, target_is_directory=True
+            )
 
 
 def take_bundles(sandbox: Sandbox) -> None:
@@ -106,13 +146,17 @@ def jobs() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("arguments", list(jobs()))
-def test_every_command_of_ours_runs(arguments: list[str], sandbox: Sandbox, bundles: None) -> None:
+def test_every_command_of_ours_runs(
+    arguments: list[str], sandbox: Sandbox, bundles: None
+) -> None:
     assert "…" not in " ".join(arguments), "a reader cannot type an ellipsis"
     if "--install" in arguments:
         options_exist(arguments)  # it fetches 98 MB; tests/models has it from a file
         return
     if arguments[:2] == ["score", "--demo"]:
-        options_exist(arguments)  # of the embedded model, which tests/runs/test_embedded_run.py has
+        options_exist(
+            arguments
+        )  # of the embedded model, which tests/runs/test_embedded_run.py has
         return
     if arguments[0] in ("detect", "fit"):
         take_bundles(sandbox)
@@ -125,8 +169,12 @@ def options_exist(arguments: list[str]) -> None:
     known = typer.main.get_command(app).commands
     assert arguments[0] in known, arguments[0]
     command = known[arguments[0]]
-    command = getattr(command, "commands", {}).get(arguments[1] if arguments[1:] else "", command)
-    names = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    command = getattr(command, "commands", {}).get(
+        arguments[1] if arguments[1:] else "", command
+    )
+    names = {
+        name for one in command.params for name in (*one.opts, *one.secondary_opts)
+    } | {"--help"}
     for word in arguments[1:]:
         if word.startswith("--"):
             assert word.split("=")[0] in names, f"{arguments[0]} has no {word}"
@@ -144,11 +192,19 @@ def test_make_targets_and_our_options_behind_other_commands_exist() -> None:
     for place, words in COMMANDS:
         if ours(words) is not None:
             continue
-        own = [at for at, word in enumerate(words) if re.fullmatch(r"anchorscope(:\w+)?", word)]
+        own = [
+            at
+            for at, word in enumerate(words)
+            if re.fullmatch(r"anchorscope(:\w+)?", word)
+        ]
         try:
             if words[0] == "make":
                 check_make(words)
-            elif own and words[1] != "build" and words[own[-1] + 1 :] not in ([], ["--help"]):
+            elif (
+                own
+                and words[1] != "build"
+                and words[own[-1] + 1 :] not in ([], ["--help"])
+            ):
                 options_exist(words[own[-1] + 1 :])
         except AssertionError as error:
             raise AssertionError(f"{place}: {error}") from error
@@ -168,13 +224,23 @@ def test_options_that_prose_names_exist() -> None:
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)
-def test_every_python_example_runs(block: Block, sandbox: Sandbox, bundles: None) -> None:
+def test_every_python_example_runs(
+    block: Block, sandbox: Sandbox, bundles: None
+) -> None:
     if block.page in OTHERS_LIBRARIES:
         for node in ast.walk(ast.parse(block.text)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("anchorscope"):
-                path = ROOT / "src" / Path(*str(node.module).split(".")).with_suffix(".py")
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "anchorscope"
+            ):
+                path = (
+                    ROOT / "src" / Path(*str(node.module).split(".")).with_suffix(".py")
+                )
                 body = ast.parse(path.read_text(encoding="utf-8")).body
-                defined = {one.name for one in body if isinstance(one, ast.ClassDef | ast.FunctionDef)}
+                defined = {
+                    one.name
+                    for one in body
+                    if isinstance(one, ast.ClassDef | ast.FunctionDef)
+                }
                 assert {alias.name for alias in node.names} <= defined
         return
     text = block.text.replace("layer=17", "layer=1")  # the tiny model has two layers

@@ -32,7 +32,9 @@ assert load_at("graders", "exact-match", GRADERS["exact-match"]).grade(" paris",
 
 def apply(text: str, tree: Path, *options: str) -> None:
     command = ["git", "apply", *options, "-"]
-    done = subprocess.run(command, cwd=tree, input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tree, input=text, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -21,7 +21,11 @@ NAMES = {
     "graders": "exact-match",
 }
 CHOSEN = f"{NAMES['detectors']} or {NAMES['interventions']} or (glm4 and not unlisted)"
-LAWS = ("detectors/test_laws.py", "interventions/test_interventions.py", "models/test_families.py")
+LAWS = (
+    "detectors/test_laws.py",
+    "interventions/test_interventions.py",
+    "models/test_families.py",
+)
 RUN = """
 import json, sys
 from pathlib import Path
@@ -85,12 +89,30 @@ sys.exit(pytest.main([*options, "-k", *sys.argv[2:]]))
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """What a process with the package installed made, and what it printed; one for all, as its imports take longest."""
     folder = tmp_path_factory.mktemp("plugin")
-    source = shutil.copytree(ROOT / "examples" / "plugin", folder / "source")  # building it writes into it
-    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder / "installed")]
-    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(source)], check=True)
+    source = shutil.copytree(
+        ROOT / "examples" / "plugin", folder / "source"
+    )  # building it writes into it
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--target",
+        str(folder / "installed"),
+    ]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, str(source)], check=True
+    )
     paths = os.pathsep.join(map(str, [SOURCES, SUPPORT, folder / "installed"]))
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(folder), CHOSEN, *(str(ROOT / "tests" / "laws" / name) for name in LAWS)],
+        [
+            sys.executable,
+            "-c",
+            RUN,
+            str(folder),
+            CHOSEN,
+            *(str(ROOT / "tests" / "laws" / name) for name in LAWS),
+        ],
         env={**os.environ, "PYTHONPATH": paths, "SHAPES_CHECKED": ""},
         cwd=ROOT,
         capture_output=True,
@@ -114,7 +136,10 @@ def test_they_are_listed_and_offered(made: tuple[Path, str]) -> None:
         ("anchorscope-example", "1.0", None)
     }
     assert all(name in shown["listed"] for name in NAMES.values())
-    assert all(NAMES[group] in shown["run"] for group in ("interventions", "experiments", "graders"))
+    assert all(
+        NAMES[group] in shown["run"]
+        for group in ("interventions", "experiments", "graders")
+    )
     assert NAMES["detectors"] in shown["detect"]
 
 
@@ -122,8 +147,23 @@ def test_a_run_uses_all_six(made: tuple[Path, str]) -> None:
     folder = made[0]
     items = pl.read_parquet(folder / "run" / "items.parquet")
     assert items["truthful"].to_list() == [number % 2 == 1 for number in range(80)]
-    assert "last-word" in pl.read_parquet(folder / "run" / "effects.parquet")["intervention"].unique().to_list()
-    assert "auc_words" in pl.read_csv(folder / "run" / "experiments.csv")["quantity"].to_list()
-    assert json.loads((folder / "run" / "manifest.json").read_text())["versions"]["anchorscope-example"] == "1.0"
+    assert (
+        "last-word"
+        in pl.read_parquet(folder / "run" / "effects.parquet")["intervention"]
+        .unique()
+        .to_list()
+    )
+    assert (
+        "auc_words"
+        in pl.read_csv(folder / "run" / "experiments.csv")["quantity"].to_list()
+    )
+    assert (
+        json.loads((folder / "run" / "manifest.json").read_text())["versions"][
+            "anchorscope-example"
+        ]
+        == "1.0"
+    )
     assert (folder / "detectors" / "bundles" / "least-likely-token").is_dir()
-    assert "longer questions" in json.loads((folder / "shown.json").read_text())["section"]
+    assert (
+        "longer questions" in json.loads((folder / "shown.json").read_text())["section"]
+    )

@@ -29,7 +29,9 @@ TABLES = ("detectors.csv", "differences.csv", "detector_curves.csv", "controls.c
 
 
 def command(*arguments: object) -> Result:
-    quick = [part for name, value in QUICK.items() for part in (f"--{name}", str(value))]
+    quick = [
+        part for name, value in QUICK.items() for part in (f"--{name}", str(value))
+    ]
     return invoke("detect", *map(str, arguments), *quick)
 
 
@@ -43,7 +45,9 @@ def refused(result: Result) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_kept_run(tmp_path_factory.mktemp("runs") / "facts", [questions_of("facts")])
+    return write_kept_run(
+        tmp_path_factory.mktemp("runs") / "facts", [questions_of("facts")]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,9 @@ def detected(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Detection:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(detection, "save_all", draw)
-        return story.detect([run], out=tmp_path_factory.mktemp("detect") / "out", **QUICK)
+        return story.detect(
+            [run], out=tmp_path_factory.mktemp("detect") / "out", **QUICK
+        )
 
 
 @pytest.fixture
@@ -65,30 +71,46 @@ def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detection, "save_all", lambda *_: None)
 
 
-def test_the_detector_that_the_answer_names_is_the_recommended_one(detected: Detection) -> None:
+def test_the_detector_that_the_answer_names_is_the_recommended_one(
+    detected: Detection,
+) -> None:
     answer, name = detected.manifest["answer"], detected.manifest["recommended"]
     assert answer.startswith(f"Use {name} (" if name else "No detector is recommended")
-    assert detected.recommended == (detected.path / "bundles" / name if name in BUNDLES else None)
+    assert detected.recommended == (
+        detected.path / "bundles" / name if name in BUNDLES else None
+    )
 
 
 def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -> None:
     table = detected.detectors
     assert set(table["detector"]) == set(DETECTORS)
-    assert table.select("detector", "train", "test", "metric", "prevalence").is_duplicated().sum() == 0
+    assert (
+        table.select("detector", "train", "test", "metric", "prevalence")
+        .is_duplicated()
+        .sum()
+        == 0
+    )
     assert set(table["n"]) == {80}
     for name, entry in DETECTORS.items():
         own = table.filter(pl.col("detector") == name)
         assert set(own["passes"]) == {entry.passes}
         if entry.variant_of is None:
             for prevalence in ("balanced", "natural"):
-                found = own.filter(pl.col("prevalence") == prevalence)["metric"].to_list()
-                assert set(found) - {"auroc-spread"} == {"auroc", *METRICS}, (name, prevalence)
+                found = own.filter(pl.col("prevalence") == prevalence)[
+                    "metric"
+                ].to_list()
+                assert set(found) - {"auroc-spread"} == {"auroc", *METRICS}, (
+                    name,
+                    prevalence,
+                )
         else:
             assert set(own["metric"]) == {"auroc", "auroc-spread"}
     told = table.filter(pl.col("metric") != "auroc-spread")
     assert told.filter(~(pl.col("ci_low") <= pl.col("ci_high"))).is_empty()
     areas = dict(
-        table.filter((pl.col("metric") == "auroc") & (pl.col("prevalence") == "balanced"))
+        table.filter(
+            (pl.col("metric") == "auroc") & (pl.col("prevalence") == "balanced")
+        )
         .select("detector", "value")
         .iter_rows()
     )
@@ -100,7 +122,8 @@ def test_differences_are_those_of_the_values(detected: Detection) -> None:
     keys = ["detector", "train", "test", "metric", "prevalence"]
     values = detected.detectors.select(*keys, "value")
     both = detected.differences.join(values, on=keys).join(
-        values.rename({"detector": "against", "value": "other"}), on=["against", *keys[1:]]
+        values.rename({"detector": "against", "value": "other"}),
+        on=["against", *keys[1:]],
     )
     assert both.height == detected.differences.height
     assert ((both["value"] - both["other"]) - both["difference"]).abs().max() < 1e-9
@@ -115,41 +138,83 @@ def test_bundles_say_what_was_measured(detected: Detection) -> None:
         found = read_bundle(detected.path / "bundles" / name)
         assert found.name == name
         assert found.setting.fingerprint == "weights"
-        assert len(found.card.quality) == detected.detectors.filter(pl.col("detector") == name).height
+        assert (
+            len(found.card.quality)
+            == detected.detectors.filter(pl.col("detector") == name).height
+        )
         leading, *usual = found.thresholds
         assert {one.risk for one in usual} | {leading.risk} >= {0.1, 0.05, 0.2, 0.3}
         reached = [one for one in found.thresholds if one.probability is not None]
-        warned = any(f"{name} accepts no answer at any of its risks" in text for text in detected.manifest["warnings"])
+        warned = any(
+            f"{name} accepts no answer at any of its risks" in text
+            for text in detected.manifest["warnings"]
+        )
         assert warned == (not reached), name
-        assert not reached or 0.1 < leading.coverage < 0.5  # three in ten answers, which stand for different numbers
-        assert found.calibration.prevalence == pytest.approx(0.25)  # 40 true, and 3 × 40 false behind the used ones
+        assert (
+            not reached or 0.1 < leading.coverage < 0.5
+        )  # three in ten answers, which stand for different numbers
+        assert found.calibration.prevalence == pytest.approx(
+            0.25
+        )  # 40 true, and 3 × 40 false behind the used ones
         assert found.range is not None
         assert found.range.longest == 26
         assert sum(row["n"] for row in found.card.calibration) == 80
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_one_object_for_programs_and_only_what_is_asked_for(run: Path, tmp_path: Path) -> None:
+def test_one_object_for_programs_and_only_what_is_asked_for(
+    run: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    arguments = ("--detectors", "probe,confidence", "--bundles", "probe", "--risk", "0.25", "--json")
+    arguments = (
+        "--detectors",
+        "probe,confidence",
+        "--bundles",
+        "probe",
+        "--risk",
+        "0.25",
+        "--json",
+    )
     result = command(run, "--out", out, *arguments)
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
-    assert (told["out"], told["model"], told["runs"], told["bundles"]) == (str(out), "tiny", ["facts"], ["probe"])
-    assert "warning: facts has fewer than 200 true answers: intervals are wide\n" in result.stderr
-    assert set(pl.read_csv(out / "detectors.csv")["detector"]) == {"probe", "confidence"}
+    assert (told["out"], told["model"], told["runs"], told["bundles"]) == (
+        str(out),
+        "tiny",
+        ["facts"],
+        ["probe"],
+    )
+    assert (
+        "warning: facts has fewer than 200 true answers: intervals are wide\n"
+        in result.stderr
+    )
+    assert set(pl.read_csv(out / "detectors.csv")["detector"]) == {
+        "probe",
+        "confidence",
+    }
     assert [path.name for path in (out / "bundles").iterdir()] == ["probe"]
-    assert [one.risk for one in read_bundle(out / "bundles" / "probe").thresholds] == [0.25]
-    quiet = command(run, "--out", out, *arguments[:-1], "--quiet")  # an earlier one is replaced
+    assert [one.risk for one in read_bundle(out / "bundles" / "probe").thresholds] == [
+        0.25
+    ]
+    quiet = command(
+        run, "--out", out, *arguments[:-1], "--quiet"
+    )  # an earlier one is replaced
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
 @pytest.mark.usefixtures("unprinted")
 def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
-    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=STATES, features=False)
-    found = story.detect([path], out=tmp_path / "out", detectors=(*FEW, "mop", "p-true"), **QUICK)
+    path = write_kept_run(
+        tmp_path / "run", [questions_of("facts")], kept=STATES, features=False
+    )
+    found = story.detect(
+        [path], out=tmp_path / "out", detectors=(*FEW, "mop", "p-true"), **QUICK
+    )
     warnings = " ".join(found.manifest["warnings"])
-    assert "run did not keep states-cut and detection, not computed now: Unknown model 'tiny'" in warnings
+    assert (
+        "run did not keep states-cut and detection, not computed now: Unknown model 'tiny'"
+        in warnings
+    )
     assert found.manifest["left_out"] == {
         "mop": "states of the run 'knockout' were not kept",
         "p-true": "the column 'p_true' was not kept",
@@ -158,53 +223,99 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     assert found.manifest["bundles"] == sorted(BUNDLES)
 
 
-def test_a_run_that_kept_no_states_before_the_answer_has_the_others(tmp_path: Path) -> None:
-    path = write_kept_run(tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False)
+def test_a_run_that_kept_no_states_before_the_answer_has_the_others(
+    tmp_path: Path,
+) -> None:
+    path = write_kept_run(
+        tmp_path / "run", [questions_of("facts")], kept=("clean",), features=False
+    )
     found = story.detect([path], out=tmp_path / "out", detectors=FEW, **QUICK)
     assert not any("did not keep" in line for line in found.manifest["warnings"])
-    more = story.detect([path], out=tmp_path / "more", detectors=(*FEW, "auto"), **QUICK)
-    assert "run did not keep states, not computed now" in " ".join(more.manifest["warnings"])
-    assert set(more.detectors["detector"]) == set(found.detectors["detector"]) == set(FEW)
+    more = story.detect(
+        [path], out=tmp_path / "more", detectors=(*FEW, "auto"), **QUICK
+    )
+    assert "run did not keep states, not computed now" in " ".join(
+        more.manifest["warnings"]
+    )
+    assert (
+        set(more.detectors["detector"]) == set(found.detectors["detector"]) == set(FEW)
+    )
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--folds", 1), "--folds is 1; at least 2 is needed."),
-        (("--risk", 2), "--risk is 2; it is a share of the accepted answers, between 0 and 1."),
+        (
+            ("--risk", 2),
+            "--risk is 2; it is a share of the accepted answers, between 0 and 1.",
+        ),
         (("--risk", "nan"), "--risk is nan; it is a share"),
-        (("--risk", "x"), "--risk is 'x'; give shares between 0 and 1 with commas, like 0.1,0.2."),
-        (("--detectors", "prob"), "Unknown detector 'prob'; allowed: auto, confidence, eigen-score-10"),
+        (
+            ("--risk", "x"),
+            "--risk is 'x'; give shares between 0 and 1 with commas, like 0.1,0.2.",
+        ),
+        (
+            ("--detectors", "prob"),
+            "Unknown detector 'prob'; allowed: auto, confidence, eigen-score-10",
+        ),
         (("--bundles", "aut"), "Did you mean 'auto'?"),
         (("--bundles", "relation"), "'relation' cannot be saved"),
         (("--bundles", "probe,p-true"), "'p-true' cannot be saved"),
         (("--bundles", "mop-random-gate"), "'mop-random-gate' cannot be saved"),
         (("--device", "tpu"), "Device 'tpu' cannot be used here"),
-        (("--folds", 60), "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)"),
+        (
+            ("--folds", 60),
+            "40 groups are too few for 60 folds: some would be empty; take fewer (--folds)",
+        ),
     ],
 )
 def test_wrong_options_are_one_line_alone(
     arguments: tuple[object, ...], message: str, run: Path, tmp_path: Path
 ) -> None:
-    quick = {name: value for name, value in QUICK.items() if f"--{name}" not in arguments}
-    flags = [part for name, value in quick.items() for part in (f"--{name}", str(value))]
-    whole = ["detect", str(run), "--out", str(tmp_path / "out"), *flags, *map(str, arguments)]
+    quick = {
+        name: value for name, value in QUICK.items() if f"--{name}" not in arguments
+    }
+    flags = [
+        part for name, value in quick.items() for part in (f"--{name}", str(value))
+    ]
+    whole = [
+        "detect",
+        str(run),
+        "--out",
+        str(tmp_path / "out"),
+        *flags,
+        *map(str, arguments),
+    ]
     assert message in refused(invoke(*whole))
     assert not list(tmp_path.iterdir())
 
 
-def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(
+    run: Path, tmp_path: Path
+) -> None:
     facts = questions_of("facts")
     made = {
         "bare": write_kept_run(tmp_path / "bare", [facts], kept=()),
         "few": write_kept_run(tmp_path / "few", [questions_of("few", n_true=29)]),
-        "nan": write_kept_run(tmp_path / "nan", [questions_of("nan")], nan_in="knockout"),
-        "other": write_kept_run(tmp_path / "other", [questions_of("more")], fingerprint="others"),
+        "nan": write_kept_run(
+            tmp_path / "nan", [questions_of("nan")], nan_in="knockout"
+        ),
+        "other": write_kept_run(
+            tmp_path / "other", [questions_of("more")], fingerprint="others"
+        ),
         "again": write_kept_run(tmp_path / "again", [facts]),
-        "site": write_kept_run(tmp_path / "site", [questions_of("more")], site="residual"),
+        "site": write_kept_run(
+            tmp_path / "site", [questions_of("more")], site="residual"
+        ),
         "damaged": write_kept_run(tmp_path / "damaged", [facts]),
-        "lump": write_kept_run(tmp_path / "lump", [replace(questions_of("lump"), groups=np.zeros(80, np.int64))]),
-        "pure": write_kept_run(tmp_path / "pure", [replace(questions_of("pure"), groups=np.arange(80) % 4)]),
+        "lump": write_kept_run(
+            tmp_path / "lump",
+            [replace(questions_of("lump"), groups=np.zeros(80, np.int64))],
+        ),
+        "pure": write_kept_run(
+            tmp_path / "pure", [replace(questions_of("pure"), groups=np.arange(80) % 4)]
+        ),
         "empty": tmp_path / "empty",
     }
     place = made["damaged"] / "states" / "facts" / "knockout.safetensors"
@@ -213,15 +324,33 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
     (tmp_path / "file").write_text("")
     before = sorted(tmp_path.rglob("*"))
     for paths, message in (
-        ([made["bare"]], "kept no states, and they cannot be computed now: Unknown model 'tiny'"),
-        ([made["few"]], "has 29 true and 51 false answers; a detector needs at least 30 of each"),
+        (
+            [made["bare"]],
+            "kept no states, and they cannot be computed now: Unknown model 'tiny'",
+        ),
+        (
+            [made["few"]],
+            "has 29 true and 51 false answers; a detector needs at least 30 of each",
+        ),
         ([made["nan"]], "The knockout states of 'nan' in "),
-        ([run, made["other"]], "differ in their model ('weights' and 'others'); a detector reads one."),
-        ([run, made["site"]], "differ in their site ('mlp' and 'residual'); a detector reads one."),
+        (
+            [run, made["other"]],
+            "differ in their model ('weights' and 'others'); a detector reads one.",
+        ),
+        (
+            [run, made["site"]],
+            "differ in their site ('mlp' and 'residual'); a detector reads one.",
+        ),
         ([run, made["again"]], "Two runs have the dataset 'facts'"),
-        ([made["damaged"]], "is damaged: states/facts/knockout.safetensors is not what was written"),
+        (
+            [made["damaged"]],
+            "is damaged: states/facts/knockout.safetensors is not what was written",
+        ),
         ([made["lump"]], "1 groups are too few for 2 folds"),
-        ([made["pure"]], "40 true and 40 false answers in 4 groups are too few: every fold needs some of both"),
+        (
+            [made["pure"]],
+            "40 true and 40 false answers in 4 groups are too few: every fold needs some of both",
+        ),
         ([made["empty"]], "is not a finished run (no manifest.json)"),
         ([tmp_path / "file"], "is not a finished run"),
     ):
@@ -229,23 +358,36 @@ def test_runs_that_cannot_be_used_are_one_line_and_nothing_is_written(run: Path,
         assert sorted(tmp_path.rglob("*")) == before, message
     with pytest.raises(UserError, match="No run is named"):
         story.detect([], out=tmp_path / "out")
-    with pytest.raises(UserError, match="2 runs are given, and no folder for the result; name one with --out"):
+    with pytest.raises(
+        UserError,
+        match="2 runs are given, and no folder for the result; name one with --out",
+    ):
         story.detect([run, made["other"]])
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_what_is_stopped_leaves_what_was_there(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_stopped_leaves_what_was_there(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = {**QUICK, "tosses": 0, "detectors": ("probe",), "bundles": ("probe",)}
-    (tmp_path / "out.anchorscope-partial" / "bundles" / "probe").mkdir(parents=True)  # as a killed one leaves it
-    (tmp_path / "out.anchorscope-partial" / "bundles" / "probe" / "detector.json").write_text("{")
+    (tmp_path / "out.anchorscope-partial" / "bundles" / "probe").mkdir(
+        parents=True
+    )  # as a killed one leaves it
+    (
+        tmp_path / "out.anchorscope-partial" / "bundles" / "probe" / "detector.json"
+    ).write_text("{")
     earlier = story.detect([run], out=tmp_path / "out", **options)
     kept = files_of(earlier.path)
 
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(story, "write_detection_report", stopped)  # tables and bundles are written by then
-    result = command(run, "--out", tmp_path / "new", "--detectors", "probe", "--bundles", "probe")
+    monkeypatch.setattr(
+        story, "write_detection_report", stopped
+    )  # tables and bundles are written by then
+    result = command(
+        run, "--out", tmp_path / "new", "--detectors", "probe", "--bundles", "probe"
+    )
     assert result.exit_code == 130
     assert "stopped; nothing half made was kept" in result.stderr
     with pytest.raises(KeyboardInterrupt):

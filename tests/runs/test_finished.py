@@ -18,14 +18,21 @@ from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
-from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings, has_shares
+from anchorscope.report.findings import (
+    EFFECT_SCHEMA,
+    SAMPLE_SCHEMA,
+    Findings,
+    has_shares,
+)
 from anchorscope.stats.estimate import percentile_interval
 from commands import invoke
 from whole_runs import SmallRun
 
 
 @pytest.fixture(scope="module")
-def published(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Findings]:
+def published(
+    small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Findings]:
     """A run's folder, and what its report was given."""
     told: list[Findings] = []
     out = small_run.copy("half_done", tmp_path_factory.mktemp("finished") / "run")
@@ -35,7 +42,9 @@ def published(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> 
     return out, told[0]
 
 
-def test_a_run_read_back_has_the_findings_of_its_report(published: tuple[Path, Findings]) -> None:
+def test_a_run_read_back_has_the_findings_of_its_report(
+    published: tuple[Path, Findings],
+) -> None:
     out, told = published
     read = open_finished(out).findings
     for one in fields(Findings):
@@ -48,27 +57,37 @@ def test_a_run_read_back_has_the_findings_of_its_report(published: tuple[Path, F
             assert mine == theirs, one.name
 
 
-def test_draws_give_the_intervals_of_the_chart(published: tuple[Path, Findings]) -> None:
+def test_draws_give_the_intervals_of_the_chart(
+    published: tuple[Path, Findings],
+) -> None:
     _, told = published
     keys = ["dataset", "site", "position", "assignment", "group", "layer"]
-    drawn = told.curves.filter((pl.col("intervention") == "knockout") & (pl.col("truth") == "all"))
+    drawn = told.curves.filter(
+        (pl.col("intervention") == "knockout") & (pl.col("truth") == "all")
+    )
     drawn = drawn.join(told.curve_samples, on=keys, suffix="_draws")
     assert drawn.height == told.curve_samples.height == 3 * 2 * told.n_layers
     for row in drawn.iter_rows(named=True):
         draws = np.array(row["delta_p_draws"], dtype=float)
         low, high = percentile_interval(draws[1:])
-        shown = np.array([row["delta_p"], row["ci_low"], row["ci_high"]], dtype=float)  # an empty group has no numbers
+        shown = np.array(
+            [row["delta_p"], row["ci_low"], row["ci_high"]], dtype=float
+        )  # an empty group has no numbers
         np.testing.assert_allclose([draws[0], low, high], shown, atol=1e-4)
 
 
-def test_the_tables_have_the_columns_that_the_report_names(published: tuple[Path, Findings]) -> None:
+def test_the_tables_have_the_columns_that_the_report_names(
+    published: tuple[Path, Findings],
+) -> None:
     _, told = published
     assert dict(told.curve_samples.schema) == SAMPLE_SCHEMA
     assert list(told.effects.columns) == list(EFFECT_SCHEMA)
     assert set(told.effects["probe"]) == {"full"}
 
 
-def test_exact_words_are_places_in_the_question(published: tuple[Path, Findings]) -> None:
+def test_exact_words_are_places_in_the_question(
+    published: tuple[Path, Findings],
+) -> None:
     _, told = published
     for row in told.items.filter(pl.col("status") == "used").iter_rows(named=True):
         words = {row["question"][start:end] for start, end in row["question_words"]}
@@ -76,7 +95,9 @@ def test_exact_words_are_places_in_the_question(published: tuple[Path, Findings]
         assert row["relation"] in words
 
 
-def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = True) -> Path:
+def rewritten(
+    out: Path, change: Callable[[dict[str, Any]], None], seal: bool = True
+) -> Path:
     found = json.loads((out / "manifest.json").read_text())
     change(found)
     if seal:
@@ -89,7 +110,9 @@ def rewritten(out: Path, change: Callable[[dict[str, Any]], None], seal: bool = 
 def change_index(out: Path, **changes: Any) -> None:
     found = json.loads((out / "index.json").read_text()) | changes
     del found["seal"]
-    (out / "index.json").write_text(json.dumps({**found, "seal": canonical_hash(found)}))
+    (out / "index.json").write_text(
+        json.dumps({**found, "seal": canonical_hash(found)})
+    )
 
 
 @pytest.fixture
@@ -106,18 +129,29 @@ def test_a_run_of_the_first_version_is_refused_in_one_line(copied: Path) -> None
     rewritten(copied, as_first_version, seal=False)
     shown = invoke("show", str(copied))
     (line,) = shown.stderr.splitlines()
-    assert "has the first format, which is not read any more. Run the same command again" in line
+    assert (
+        "has the first format, which is not read any more. Run the same command again"
+        in line
+    )
     assert shown.exit_code == 2
 
 
-def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copied: Path) -> None:
+def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(
+    copied: Path,
+) -> None:
     items, recipe = copied / "items.parquet", copied / "recipe.toml"
-    pl.read_parquet(items).with_columns(pathway_retained=pl.col("pathway")).write_parquet(items)
-    recipe.write_text(recipe.read_text().replace('"knockout"', '"knockout", "sensitivity"'))
+    pl.read_parquet(items).with_columns(
+        pathway_retained=pl.col("pathway")
+    ).write_parquet(items)
+    recipe.write_text(
+        recipe.read_text().replace('"knockout"', '"knockout", "sensitivity"')
+    )
     found = copied / "experiments.csv"
     pl.read_csv(found).with_columns(effect_size=pl.lit(0.5)).write_csv(found)
     changed = (items, recipe, found)
-    hashes = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in changed}
+    hashes = {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in changed
+    }
 
     def second_version(manifest: dict[str, Any]) -> None:
         manifest["schema_version"] = 2
@@ -129,7 +163,9 @@ def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(copi
     assert shown.exit_code == 0, shown.stderr
     change_index(copied, schema_version=2)
     checked = invoke("verify", str(copied))
-    assert (checked.exit_code, "damaged" in checked.output) == (0, False), checked.output
+    assert (checked.exit_code, "damaged" in checked.output) == (0, False), (
+        checked.output
+    )
 
 
 def test_a_run_from_before_the_parts_is_read_without_them(copied: Path) -> None:
@@ -149,18 +185,26 @@ def test_a_run_from_before_the_parts_is_read_without_them(copied: Path) -> None:
 def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:
     rewritten(copied, lambda manifest: manifest["sha256"].pop("curve_samples.parquet"))
     (copied / "curve_samples.parquet").unlink()
-    with pytest.raises(UserError, match=r"has no curve_samples.parquet: it was made by an older.*anchorscope run"):
+    with pytest.raises(
+        UserError,
+        match=r"has no curve_samples.parquet: it was made by an older.*anchorscope run",
+    ):
         open_finished(copied).findings  # noqa: B018
 
 
 def test_a_run_of_a_newer_version_is_told(copied: Path) -> None:
     rewritten(copied, lambda manifest: manifest.update(schema_version=99))
-    with pytest.raises(UserError, match=r"newer version of anchorscope \(format 99, this one reads up to 5\)"):
+    with pytest.raises(
+        UserError,
+        match=r"newer version of anchorscope \(format 99, this one reads up to 5\)",
+    ):
         open_finished(copied)
 
 
 @pytest.mark.parametrize("change", [{"seed": 5}, {"schema_version": 2.5}, {"extra": 1}])
-def test_a_manifest_that_was_changed_is_told(copied: Path, change: dict[str, Any]) -> None:
+def test_a_manifest_that_was_changed_is_told(
+    copied: Path, change: dict[str, Any]
+) -> None:
     rewritten(copied, lambda manifest: manifest.update(change), seal=False)
     with pytest.raises(UserError, match=r"not a finished run|newer version"):
         open_finished(copied)

@@ -12,7 +12,9 @@ PAGE = {"report.html", "report.md"}
 
 
 def pages_of(out: Path) -> set[str]:
-    return {name for name in files_of(out) if name in PAGE or name.startswith("figures/")}
+    return {
+        name for name in files_of(out) if name in PAGE or name.startswith("figures/")
+    }
 
 
 def test_a_run_without_a_report_is_whole_and_can_be_read(small_run: SmallRun) -> None:
@@ -29,7 +31,9 @@ def test_a_run_without_a_report_is_whole_and_can_be_read(small_run: SmallRun) ->
     assert shown.exit_code == 0, shown.output
 
 
-def test_the_same_recipe_with_a_report_adds_it_and_computes_nothing(small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_same_recipe_with_a_report_adds_it_and_computes_nothing(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     with watching() as made, unprinted("delta_p"):
         run_recipe(small_run.recipe.model_copy(update={"report": True}), out)

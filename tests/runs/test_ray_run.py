@@ -9,7 +9,9 @@ from anchorscope.recipe import Recipe
 from whole_runs import SmallRun, quick, tables_of
 
 
-def test_two_workers_give_the_bytes_of_one_process(small_recipe: Recipe, small_run: SmallRun, tmp_path: Path) -> None:
+def test_two_workers_give_the_bytes_of_one_process(
+    small_recipe: Recipe, small_run: SmallRun, tmp_path: Path
+) -> None:
     needs.ray()
     notes = quick(small_recipe, tmp_path / "run", choice=choose(workers=2))
     assert " kB per item went through this process, " in notes[-1]

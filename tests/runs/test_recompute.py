@@ -25,16 +25,30 @@ def test_every_score_of_a_run_is_what_plain_transformers_gives(llama: Finished) 
     found = recompute(*llama, n_items=20)
     assert found.log_odds < 1e-2
     assert found.probability < 1e-3
-    assert found.log_odds < 1e-3 * found.effect  # a tiny float32 model: the noise is far below what is measured
+    assert (
+        found.log_odds < 1e-3 * found.effect
+    )  # a tiny float32 model: the noise is far below what is measured
     assert found.effect > 0.02
     assert found.n_items == 20
-    assert found.places == {(site, "final", probe) for site in SITES for probe in PROBES}
+    assert found.places == {
+        (site, "final", probe) for site in SITES for probe in PROBES
+    }
     assert found.n_scores == 20 * len(SITES) * len(PROBES) * N_LAYERS * 2
 
 
-@pytest.mark.parametrize("wrong", ["nothing is cut", "one key is left", "one query is left"])
-def test_the_comparison_notices_a_wrong_mask(llama: Finished, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mistaken(n: int, keys: list[int], edges: str, answer_start: int | None, window: int | None) -> torch.Tensor:
+@pytest.mark.parametrize(
+    "wrong", ["nothing is cut", "one key is left", "one query is left"]
+)
+def test_the_comparison_notices_a_wrong_mask(
+    llama: Finished, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(
+        n: int,
+        keys: list[int],
+        edges: str,
+        answer_start: int | None,
+        window: int | None,
+    ) -> torch.Tensor:
         if not keys or wrong == "nothing is cut":
             return mask_without(n, [], "all", None, window)
         if wrong == "one key is left":
@@ -47,8 +61,14 @@ def test_the_comparison_notices_a_wrong_mask(llama: Finished, wrong: str, monkey
     assert recompute(*llama, n_items=3).log_odds > 1e-3
 
 
-def test_edges_between_exact_tokens_alone_change_nothing(llama: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edges_between_exact_tokens_alone_change_nothing(
+    llama: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody else sees the exact tokens, in any layer, so what they see of each other reaches no probe."""
-    monkeypatch.setattr(again, "mask_without", lambda n, keys, *_: mask_without(n, keys, "outside", None))
+    monkeypatch.setattr(
+        again,
+        "mask_without",
+        lambda n, keys, *_: mask_without(n, keys, "outside", None),
+    )
     found = recompute(*llama, n_items=3)
     assert found.log_odds < 1e-3 * found.effect

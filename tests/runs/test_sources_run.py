@@ -57,7 +57,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def recipe_of(folder: Path, **options: Any) -> Recipe:
     short = {"prompt": "zero-shot", "random_cuts": 1}
-    return make_recipe(quick_options(folder / "facts.jsonl", model=str(folder / "tiny-llama"), **short, **options))
+    return make_recipe(
+        quick_options(
+            folder / "facts.jsonl", model=str(folder / "tiny-llama"), **short, **options
+        )
+    )
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +73,19 @@ def out(folder: Path) -> Path:
 def test_every_source_has_its_rows_and_the_pair_sums_to_one(out: Path) -> None:
     parts = pl.read_csv(out / "evidence_parts.csv")
     names = ["context", "question", "context[1]", "context[2]", "thinking", "answer"]
-    for how, wanted in (("source", names), ("random-span", names[:-1]), ("source-resample", ["context", "thinking"])):
+    for how, wanted in (
+        ("source", names),
+        ("random-span", names[:-1]),
+        ("source-resample", ["context", "thinking"]),
+    ):
         mine = parts.filter(pl.col("intervention") == how)
         assert set(mine["part"]) == {f"needs-{name}" for name in wanted}
         assert set(mine["layer"]) == {"band", "0", "1"}
     pair = parts.filter(pl.col("intervention") == "context,answer")
     assert set(pair["part"]) == {"together", "context", "answer", "either"}
-    assert pair.group_by("layer").agg(pl.col("share").sum())["share"].to_list() == pytest.approx([1.0] * 3)
+    assert pair.group_by("layer").agg(pl.col("share").sum())[
+        "share"
+    ].to_list() == pytest.approx([1.0] * 3)
     assert "sources" in (out / "recipe.toml").read_text()
 
 
@@ -84,15 +94,23 @@ def test_the_page_begins_with_the_passage_and_lists_what_ignored_it(out: Path) -
     page = (out / "report.html").read_text()
     assert "Sources: passage, thinking, memory" in page
     assert "Answers that ignored their source" in page
-    items = pl.read_parquet(out / "experiment_items.parquet").filter(pl.col("quantity") == "context_used")
-    ignored = items.filter((pl.col("variant") == "context") & (pl.col("value") < 0.1)).height
+    items = pl.read_parquet(out / "experiment_items.parquet").filter(
+        pl.col("quantity") == "context_used"
+    )
+    ignored = items.filter(
+        (pl.col("variant") == "context") & (pl.col("value") < 0.1)
+    ).height
     # A model that was never trained has too little evidence to divide: no share is quoted.
-    assert sentence.startswith(f"{ignored} of {N} answers ignored the passage. Inconclusive: ")
+    assert sentence.startswith(
+        f"{ignored} of {N} answers ignored the passage. Inconclusive: "
+    )
 
 
 def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:
     again = list(open_dataset(DatasetSpec("again", out / "items.parquet")))
-    assert [question.context for question in again] == [tuple(row["context"]) for row in rows()]
+    assert [question.context for question in again] == [
+        tuple(row["context"]) for row in rows()
+    ]
     assert sum(question.thinking is not None for question in again) == N // 4
 
 
@@ -100,9 +118,14 @@ def test_the_items_of_a_run_bring_their_sources(out: Path) -> None:
     ("parts", "reason"),
     [
         (["context"], "name two different sources"),
-        (["context", "system"], "Unknown source in --parts 'system'; allowed: answer, context, context[1]"),
+        (
+            ["context", "system"],
+            "Unknown source in --parts 'system'; allowed: answer, context, context[1]",
+        ),
     ],
 )
-def test_an_impossible_pair_is_refused_in_one_line(folder: Path, tmp_path: Path, parts: list[str], reason: str) -> None:
+def test_an_impossible_pair_is_refused_in_one_line(
+    folder: Path, tmp_path: Path, parts: list[str], reason: str
+) -> None:
     with pytest.raises(UserError, match=re.escape(reason)):
         quick(recipe_of(folder, parts=parts), tmp_path / "run")

@@ -16,8 +16,14 @@ from tiny_models import build_tiny, speaker
 from whole_runs import quick
 
 ROWS = [
-    {"id": f"item-{index}", "question": f"Where is {SYLLABLES[index // 15].title()}{SYLLABLES[index % 15]}?"}
-    | {"answers": ["Paris" if index % 2 else "Rome"], "subject": f"{SYLLABLES[index // 15]}{SYLLABLES[index % 15]}"}
+    {
+        "id": f"item-{index}",
+        "question": f"Where is {SYLLABLES[index // 15].title()}{SYLLABLES[index % 15]}?",
+    }
+    | {
+        "answers": ["Paris" if index % 2 else "Rome"],
+        "subject": f"{SYLLABLES[index // 15]}{SYLLABLES[index % 15]}",
+    }
     for index in range(64)
 ]
 
@@ -38,14 +44,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipe_of(folder: Path, rows: list[dict[str, Any]], thinking: int) -> Recipe:
     (folder / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     options = {"model": str(folder / "speaker"), "prompt": "chat", "thinking": thinking}
-    return make_recipe(quick_options(folder / "facts.jsonl", folds=2, random_cuts=1, directions=2, **options))
+    return make_recipe(
+        quick_options(
+            folder / "facts.jsonl", folds=2, random_cuts=1, directions=2, **options
+        )
+    )
 
 
 def test_the_items_of_a_run_have_what_the_model_thought(folder: Path) -> None:
     quick(recipe_of(folder, ROWS, 30), folder / "run")
     items = pl.read_parquet(folder / "run" / "items.parquet")
     assert set(items["thinking"]) == {"hm, wel"}
-    values = pl.read_parquet(folder / "run" / "experiment_items.parquet").filter(pl.col("experiment") == "sources")
+    values = pl.read_parquet(folder / "run" / "experiment_items.parquet").filter(
+        pl.col("experiment") == "sources"
+    )
     assert "thinking" in values["variant"].to_list()
 
 
@@ -62,4 +74,7 @@ def test_what_cannot_be_thought_is_refused_in_one_line(
     folder: Path, tmp_path: Path, changes: dict[str, str], thinking: int, reason: str
 ) -> None:
     with pytest.raises(UserError, match=reason):
-        quick(recipe_of(folder, [row | changes for row in ROWS], thinking), tmp_path / "run")
+        quick(
+            recipe_of(folder, [row | changes for row in ROWS], thinking),
+            tmp_path / "run",
+        )

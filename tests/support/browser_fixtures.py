@@ -57,7 +57,13 @@ class _Pages:
         self._browser, self._complaints = browser, complaints
         self._contexts: list[playwright.BrowserContext] = []
 
-    def open(self, address: str, own: tuple[str, ...], expected: tuple[str, ...], **options: object) -> playwright.Page:
+    def open(
+        self,
+        address: str,
+        own: tuple[str, ...],
+        expected: tuple[str, ...],
+        **options: object,
+    ) -> playwright.Page:
         """What the page asks of anybody else, and whatever its console says, fails the test."""
         usual = {"viewport": {"width": 1200, "height": 900}, "reduced_motion": "reduce"}
         context = self._browser.new_context(**usual | options)
@@ -66,7 +72,9 @@ class _Pages:
         page = context.new_page()
 
         def heard(message: playwright.ConsoleMessage) -> None:
-            if message.type in ("error", "warning") and not any(part in message.text for part in expected):
+            if message.type in ("error", "warning") and not any(
+                part in message.text for part in expected
+            ):
                 self._complaints.append(f"console: {message.text}")
 
         def asked(request: playwright.Request) -> None:
@@ -98,11 +106,15 @@ def open_page(browser: playwright.Browser, complaints: list[str]) -> Iterator[Op
 
 
 @pytest.fixture
-def open_served(browser: playwright.Browser, served: Any, complaints: list[str]) -> Iterator[OpenServed]:
+def open_served(
+    browser: playwright.Browser, served: Any, complaints: list[str]
+) -> Iterator[OpenServed]:
     """open_served(address of another service, expected=parts of console lines, **options) gives its page, watched."""
     pages = _Pages(browser, complaints)
 
-    def opened(address: str = "", expected: tuple[str, ...] = (), **options: object) -> playwright.Page:
+    def opened(
+        address: str = "", expected: tuple[str, ...] = (), **options: object
+    ) -> playwright.Page:
         own = address or served.address
         return pages.open(own, (own, "data:"), expected, **options)
 

@@ -53,7 +53,9 @@ PALE = """() => {
 def write_run(findings: Findings, folder: Path) -> Path:
     """The page of a run; figures that a test wants to see must lie in the folder already."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_page, "save_all", lambda *figures: None)  # drawing them takes longer than all else
+        patch.setattr(
+            run_page, "save_all", lambda *figures: None
+        )  # drawing them takes longer than all else
         run_page.write_all(findings, folder)
     return folder / "report.html"
 
@@ -64,24 +66,33 @@ def _run(folder: Path) -> Path:
 
 
 def _compare(folder: Path) -> Path:
-    runs = (model_findings("Small"), model_findings("Large", layers=16, depth=-70.0, parameters=10**9))
+    runs = (
+        model_findings("Small"),
+        model_findings("Large", layers=16, depth=-70.0, parameters=10**9),
+    )
     comparison.write_comparison(comparison.Compared(runs), folder, Silent())
     return folder / "report.html"
 
 
 def _detection(folder: Path) -> Path:
-    detection.write_detection_report(folder, write_world(World(datasets=("popqa", "nq")), folder))
+    detection.write_detection_report(
+        folder, write_world(World(datasets=("popqa", "nq")), folder)
+    )
     return folder / "report.html"
 
 
 def _validation(folder: Path) -> Path:
     worlds = validation_page.worlds_section(pl.DataFrame(schema=WORLDS_SCHEMA), {})
-    validation_page.write_validation(folder, ("A headline.",), recovery(), worlds, {"items": "400"}, "", Silent())
+    validation_page.write_validation(
+        folder, ("A headline.",), recovery(), worlds, {"items": "400"}, "", Silent()
+    )
     return folder / "validation.html"
 
 
 def _study(folder: Path) -> Path:
-    runs = tuple(with_shares(model_findings(name, layers=30)) for name in ("small", "large"))
+    runs = tuple(
+        with_shares(model_findings(name, layers=30)) for name in ("small", "large")
+    )
     others = (("large-1", "failed", "12 true answers; ask more questions"),)
     pages = {run.model: f"../runs/{run.model}/report.html" for run in runs}
     compared = comparison.Compared(runs, study="sizes", other_runs=others, pages=pages)

@@ -8,4 +8,6 @@ from anchorscope.cli.main import app
 
 def invoke(*words: object, typed: str = "") -> Result:
     """`anchorscope` with these words; `typed` is its standard input."""
-    return CliRunner().invoke(app, [*map(str, words)], prog_name="anchorscope", input=typed)
+    return CliRunner().invoke(
+        app, [*map(str, words)], prog_name="anchorscope", input=typed
+    )

@@ -32,7 +32,9 @@ def model_findings(
     for number, dataset in enumerate(datasets):
         for rule in _RULES:
             for group in GROUPS:
-                low = (depth if group == "Q-Anchored" else -4.0) * (0.6 if rule == "corrected" else 1.0) + 4 * number
+                low = (depth if group == "Q-Anchored" else -4.0) * (
+                    0.6 if rule == "corrected" else 1.0
+                ) + 4 * number
                 shapes[dataset, rule, group] = trough(low, 0.4 * low, layers)
     drawn = with_curves(base, shapes, draws=60, seed=layers)
     return replace(
@@ -42,7 +44,9 @@ def model_findings(
         parameters=parameters,
         random_weights=random_weights,
         curves=drawn.curves.with_columns(model=pl.lit(model)),
-        probe_scores=base.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < layers)),
+        probe_scores=base.probe_scores.filter(
+            pl.col("layer").is_null() | (pl.col("layer") < layers)
+        ),
         reference_layers=dict.fromkeys(datasets, (layers // 2,) * 5),
     )
 
@@ -50,18 +54,31 @@ def model_findings(
 def with_random(findings: Findings) -> Findings:
     """The run with its random control: a part of what the knockout does."""
     random = findings.curves.filter(pl.col("intervention") == "knockout").with_columns(
-        pl.lit("random").alias("intervention"), *(pl.col(name) * 0.15 for name in ("delta_p", "ci_low", "ci_high"))
+        pl.lit("random").alias("intervention"),
+        *(pl.col(name) * 0.15 for name in ("delta_p", "ci_low", "ci_high")),
     )
     return replace(findings, curves=pl.concat([findings.curves, random]))
 
 
 def write_run(
-    folder: Path, findings: Findings, *, fingerprint: str | None = None, answer: str | None = None, **options: Any
+    folder: Path,
+    findings: Findings,
+    *,
+    fingerprint: str | None = None,
+    answer: str | None = None,
+    **options: Any,
 ) -> Path:
     """The files of a finished run; `options` are the recipe's, `versions` and `inputs` go into the manifest."""
     folder.mkdir(parents=True)
     said = {name: options.pop(name, {}) for name in ("versions", "inputs")}
-    recipe = make_recipe({"datasets": findings.datasets, "model": findings.model, "dtype": "float32", **options})
+    recipe = make_recipe(
+        {
+            "datasets": findings.datasets,
+            "model": findings.model,
+            "dtype": "float32",
+            **options,
+        }
+    )
     (folder / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
     for name in ("items", "pathways", "curve_samples", "experiment_items", "effects"):
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
@@ -84,7 +101,9 @@ def write_run(
     about = {
         "counts": findings.counts.to_dicts(),
         "facts": dict(findings.facts),
-        "reference_layers": {name: list(layers) for name, layers in findings.reference_layers.items()},
+        "reference_layers": {
+            name: list(layers) for name, layers in findings.reference_layers.items()
+        },
         "unavailable": [],
     }
     return seal_run(folder, model, **said, **about)
@@ -93,7 +112,9 @@ def write_run(
 def made_run(folder: Path) -> Path:
     """A run with a report and a figure, as trackers take it."""
     findings = run_with_shares(datasets=("popqa",))
-    write_run(folder, findings, inputs={"popqa": "a1" * 32}, versions={"anchorscope": "0.1.0"})
+    write_run(
+        folder, findings, inputs={"popqa": "a1" * 32}, versions={"anchorscope": "0.1.0"}
+    )
     (folder / "report.html").write_text("<p>report</p>", encoding="utf-8")
     (folder / "figures").mkdir()
     (folder / "figures" / "delta_p.png").write_bytes(b"png")
@@ -105,9 +126,16 @@ def seal_run(folder: Path, model: dict[str, Any], **about: Any) -> Path:
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     manifest = {
         "schema_version": SCHEMA_VERSION,
-        "model": {"architecture": "LlamaForCausalLM", "device": "cpu", "dtype": "float32", **model},
+        "model": {
+            "architecture": "LlamaForCausalLM",
+            "device": "cpu",
+            "dtype": "float32",
+            **model,
+        },
         **about,
         "sha256": {path.relative_to(folder).as_posix(): sha256(path) for path in files},
     }
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "seal": canonical_hash(manifest)}), encoding="utf-8")
+    (folder / "manifest.json").write_text(
+        json.dumps({**manifest, "seal": canonical_hash(manifest)}), encoding="utf-8"
+    )
     return folder

@@ -57,7 +57,9 @@ class World:
     datasets: tuple[str, ...] = FOUR
     truth: dict[str, float] = field(default_factory=lambda: dict(TRUTH))
     lost: dict[str, float] = field(
-        default_factory=lambda: {name: 0.0 if name == "confidence" else LOST for name in TRUTH}
+        default_factory=lambda: {
+            name: 0.0 if name == "confidence" else LOST for name in TRUTH
+        }
     )
     width: float = 0.02
     paired: float = 0.004
@@ -67,14 +69,20 @@ class World:
     def auroc(self, detector: str, train: str, test: str) -> float:
         """Datasets differ a little, all detectors alike."""
         shift = 0.01 * (FOUR.index(test) if test in FOUR else 0)
-        away = 0.0 if train == test else self.lost[detector] * (0.7 if train.startswith("all but") else 1.0)
+        away = (
+            0.0
+            if train == test
+            else self.lost[detector] * (0.7 if train.startswith("all but") else 1.0)
+        )
         return self.truth[detector] - shift - away
 
     def cells(self) -> list[tuple[str, str]]:
         names = self.datasets
         found = [(name, name) for name in names]
         if len(names) > 1:
-            found += [(train, test) for train in names for test in names if train != test]
+            found += [
+                (train, test) for train in names for test in names if train != test
+            ]
             found += [(f"all but {name}", name) for name in names]
         if self.prompt:
             found += [(name, f"{name} (prompt {self.prompt})") for name in names]
@@ -84,12 +92,19 @@ class World:
 def write_world(world: World, folder: Path) -> DetectionContext:
     folder.mkdir(parents=True, exist_ok=True)
     _table(_values(world), DETECTOR_SCHEMA).write_csv(folder / "detectors.csv")
-    _table(_differences(world), DETECTOR_DIFFERENCE_SCHEMA).write_csv(folder / "differences.csv")
-    _table(_curves(world), DETECTOR_CURVE_SCHEMA).write_csv(folder / "detector_curves.csv")
+    _table(_differences(world), DETECTOR_DIFFERENCE_SCHEMA).write_csv(
+        folder / "differences.csv"
+    )
+    _table(_curves(world), DETECTOR_CURVE_SCHEMA).write_csv(
+        folder / "detector_curves.csv"
+    )
     _table(_controls(world), DETECTOR_CONTROL_SCHEMA).write_csv(folder / "controls.csv")
     return DetectionContext(
         "Made-up-1B",
-        dict.fromkeys(world.datasets, "1000 answers, 500 true; 12.5% true among all 4000 that were graded"),
+        dict.fromkeys(
+            world.datasets,
+            "1000 answers, 500 true; 12.5% true among all 4000 that were graded",
+        ),
         "2 runs, 5 fold seeds, 42 s",
         "anchorscope detect runs/a runs/b --out DIR",
         {"auto": "bundles/auto", "probe": "bundles/probe"},
@@ -117,20 +132,52 @@ def _values(world: World):
                     "auroc-spread": 0.004,
                 }
                 for metric, value in metrics.items():
-                    width = math.nan if metric == "auroc-spread" else world.width / (4 if metric == "ece" else 1)
-                    yield (detector, train, test, metric, prevalence, value, value - width, value + width, 1000, passes)
+                    width = (
+                        math.nan
+                        if metric == "auroc-spread"
+                        else world.width / (4 if metric == "ece" else 1)
+                    )
+                    yield (
+                        detector,
+                        train,
+                        test,
+                        metric,
+                        prevalence,
+                        value,
+                        value - width,
+                        value + width,
+                        1000,
+                        passes,
+                    )
 
 
 def _differences(world: World):
     for detector in world.truth:
-        for against in ("confidence", "probe", "probe+confidence", DETECTORS[detector].variant_of):
+        for against in (
+            "confidence",
+            "probe",
+            "probe+confidence",
+            DETECTORS[detector].variant_of,
+        ):
             if against not in world.truth or against == detector:
                 continue
             for train, test in world.cells():
-                gap = world.auroc(detector, train, test) - world.auroc(against, train, test)
+                gap = world.auroc(detector, train, test) - world.auroc(
+                    against, train, test
+                )
                 ends = gap - world.paired, gap + world.paired
                 for prevalence in ("balanced", "natural"):
-                    yield (detector, against, train, test, "auroc", prevalence, gap, *ends, 1000)
+                    yield (
+                        detector,
+                        against,
+                        train,
+                        test,
+                        "auroc",
+                        prevalence,
+                        gap,
+                        *ends,
+                        1000,
+                    )
 
 
 def _curves(world: World):
@@ -138,13 +185,26 @@ def _curves(world: World):
         for name in world.datasets:
             height = world.auroc(detector, name, name)
             for coverage in np.linspace(0, 1, 21):
-                yield (detector, name, coverage, 0.875 * coverage ** (1.5 - (1 - height) / height))
+                yield (
+                    detector,
+                    name,
+                    coverage,
+                    0.875 * coverage ** (1.5 - (1 - height) / height),
+                )
 
 
 def _controls(world: World):
     for name in world.datasets:
         for detector in world.truth:
-            yield ("permuted-labels", detector, name, world.tossed, world.tossed - 0.006, world.tossed + 0.006, 20)
+            yield (
+                "permuted-labels",
+                detector,
+                name,
+                world.tossed,
+                world.tossed - 0.006,
+                world.tossed + 0.006,
+                20,
+            )
 
 
 def _table(rows, schema) -> pl.DataFrame:

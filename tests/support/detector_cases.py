@@ -30,10 +30,14 @@ def added(parts: tuple[LinearProbe, ...], columns: tuple[str, ...] = ()) -> Weig
 
 
 def probe(key: StateKey = CLEAN, seed: int = 0) -> LinearProbe:
-    return LinearProbe(key, torch.randn(32, generator=torch.Generator().manual_seed(seed)) / 32, 0.25)
+    return LinearProbe(
+        key, torch.randn(32, generator=torch.Generator().manual_seed(seed)) / 32, 0.25
+    )
 
 
-def setting_of(lm: LanguageModel, position: str = "final", prompt: str = "few-shot") -> DetectorSetting:
+def setting_of(
+    lm: LanguageModel, position: str = "final", prompt: str = "few-shot"
+) -> DetectorSetting:
     template = make_template(prompt, lm.tokenizer, lm.needs_bos)
     return DetectorSetting.of(vars(lm.identity()), template, position, max_new_tokens=6)
 
@@ -41,7 +45,14 @@ def setting_of(lm: LanguageModel, position: str = "final", prompt: str = "few-sh
 def trained_on(lm: LanguageModel, **changes: Any) -> TrainedDetector:
     """A probe with all that a bundle can hold; its range is that of random states, wide enough for every item."""
     states = torch.randn(60, lm.d_model, generator=torch.Generator().manual_seed(1))
-    span = TrainingRange(CLEAN, torch.eye(lm.d_model)[:8], torch.zeros(8), states[:, :8], 1e9, longest=400)
+    span = TrainingRange(
+        CLEAN,
+        torch.eye(lm.d_model)[:8],
+        torch.zeros(8),
+        states[:, :8],
+        1e9,
+        longest=400,
+    )
     whole = TrainedDetector(
         "probe",
         probe(),

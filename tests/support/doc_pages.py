@@ -69,6 +69,11 @@ def anchors(page: Path) -> set[str]:
     """The places in a page that a link may name: its headings, as Markdown writers name them."""
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} +(.+?) *#*$", prose(page), re.M):
-        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "").replace("\\", "")
+        plain = (
+            re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+            .replace("`", "")
+            .replace("*", "")
+            .replace("\\", "")
+        )
         found.add(re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", plain.strip().lower())))
     return found

@@ -54,7 +54,11 @@ SIZES: dict[str, Any] = {
 anew; tests/runs does that."""
 EVERYTHING = {"evidence": ("all",), "keep": ("states", "states-cut", "detection")}
 FEW_DETECTORS = ("confidence", "probe", "probe+confidence", "auto")
-CANADA = {"id": "capital-canada", "question": "What is the capital of Canada?", "subject": "Canada"}
+CANADA = {
+    "id": "capital-canada",
+    "question": "What is the capital of Canada?",
+    "subject": "Canada",
+}
 """The item that the docs show."""
 
 
@@ -89,9 +93,15 @@ class Sandbox:
             "model": str(self.model),
             "datasets": (f"file:{self.questions}",),
             "allow_random_weights": False,
-            "keep": EVERYTHING["keep"],  # other states to keep would make half of the run anew
+            "keep": EVERYTHING[
+                "keep"
+            ],  # other states to keep would make half of the run anew
         }
-        kept = {name: value for name, value in recipe.model_dump().items() if name not in (*SIZES, *here)}
+        kept = {
+            name: value
+            for name, value in recipe.model_dump().items()
+            if name not in (*SIZES, *here)
+        }
         return make_recipe({**kept, **SIZES, **here})
 
     def place(self, folder: str | Path) -> Path:
@@ -106,7 +116,9 @@ class Sandbox:
         """Runs `anchorscope` in this process; anything but success fails the test."""
         done = CliRunner().invoke(app, words)
         if done.exit_code:
-            raise AssertionError(f"exit code {done.exit_code}: {done.output[-800:]}") from done.exception
+            raise AssertionError(
+                f"exit code {done.exit_code}: {done.output[-800:]}"
+            ) from done.exception
 
     @contextmanager
     def replaced(self) -> Iterator[None]:
@@ -116,14 +128,23 @@ class Sandbox:
             patch.chdir(self.path)
 
             def small_run(recipe: Recipe, out: Path, **options: Any) -> Path:
-                return run(self.small(recipe), self.place(out), **options | {"fresh": False})
+                return run(
+                    self.small(recipe), self.place(out), **options | {"fresh": False}
+                )
 
             import anchorscope.api as api
             from anchorscope.prepare import check_inputs
             from anchorscope.study import grid, runner
 
-            for module in (api, *map(import_module, ("anchorscope.cli.run", "anchorscope.cli.detect"))):
-                patch.setattr(module, "check_inputs", lambda recipe, *how, **more: check_inputs(self.small(recipe)))
+            for module in (
+                api,
+                *map(import_module, ("anchorscope.cli.run", "anchorscope.cli.detect")),
+            ):
+                patch.setattr(
+                    module,
+                    "check_inputs",
+                    lambda recipe, *how, **more: check_inputs(self.small(recipe)),
+                )
 
             read_study = grid.read_study
 
@@ -135,17 +156,29 @@ class Sandbox:
                 recipe = self.small(found.runs[0].recipe).model_dump(mode="json")
                 datasets, model = recipe.pop("datasets"), recipe.pop("model")
                 models = [{"name": name, "model": model} for name in found.models[:2]]
-                options = {name: value for name, value in recipe.items() if value is not None}
+                options = {
+                    name: value for name, value in recipe.items() if value is not None
+                }
                 return grid.make_study(
-                    {"name": found.name, "models": models, "datasets": datasets, "defaults": options}, "small"
+                    {
+                        "name": found.name,
+                        "models": models,
+                        "datasets": datasets,
+                        "defaults": options,
+                    },
+                    "small",
                 )
 
             patch.setattr(grid, "read_study", small_study)
             for module in (pipeline, api, runner):
                 patch.setattr(module, "run_recipe", small_run, raising=False)
-            patch.setattr(preview, "preview_recipe", lambda recipe: look(self.small(recipe)))
+            patch.setattr(
+                preview, "preview_recipe", lambda recipe: look(self.small(recipe))
+            )
             _small_jobs(patch, self.model)
-            patch.setattr(testing, "_get_command", cache(testing._get_command))  # Typer builds it at every call
+            patch.setattr(
+                testing, "_get_command", cache(testing._get_command)
+            )  # Typer builds it at every call
             gc.freeze()  # the bench tidies up before it measures, which takes long among all that tests import
             yield
             gc.unfreeze()
@@ -163,12 +196,26 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
 
     def small_bench(options: Any, say: Callable[[str], None]) -> dict[str, Any]:
         ways = ("anchorscope",)  # the others take the time
-        few = {"items": 2, "probe_items": 60, "repeats": 1, "seconds": 0.05, "shared": 4, "own": 12}
+        few = {
+            "items": 2,
+            "probe_items": 60,
+            "repeats": 1,
+            "seconds": 0.05,
+            "shared": 4,
+            "own": 12,
+        }
         here = {"model": str(model), "device": "cpu", "dtype": "float32", "ways": ways}
         return bench(replace(options, **here, **few), say)
 
     def small_detect(runs: Any, **options: Any) -> Any:
-        few = {"folds": 2, "seeds": 1, "tosses": 1, "resamples": 100, "device": "cpu", "detectors": FEW_DETECTORS}
+        few = {
+            "folds": 2,
+            "seeds": 1,
+            "tosses": 1,
+            "resamples": 100,
+            "device": "cpu",
+            "detectors": FEW_DETECTORS,
+        }
         return fit(runs, **options | few)
 
     def parsed(out: Path, options: Any, **more: Any) -> Path:
@@ -185,12 +232,18 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
     )  # everything is checked by then; tests/runs/serve has the rest
     patch.setattr(webbrowser, "open", lambda address: True)
     patch.setattr(session, "run_benchmark", small_bench)
-    patch.setattr(session, "matmul_peak", cache(session.matmul_peak))  # the machine's peak is measured once
+    patch.setattr(
+        session, "matmul_peak", cache(session.matmul_peak)
+    )  # the machine's peak is measured once
     patch.setattr(detecting, "detect", small_detect)
     patch.setattr(validating, "validate", parsed)
     patch.setattr(validating, "read_summary", lambda out: {"summary": []})
     for name in ("comparison", "detection"):
-        patch.setattr(importlib.import_module(f"anchorscope.report.{name}"), "save_all", lambda *_: None)
+        patch.setattr(
+            importlib.import_module(f"anchorscope.report.{name}"),
+            "save_all",
+            lambda *_: None,
+        )
 
 
 def make_sandbox(folder: Path, model: Path) -> Sandbox:
@@ -200,12 +253,25 @@ def make_sandbox(folder: Path, model: Path) -> Sandbox:
     if (ROOT / "examples").is_dir():
         shutil.copytree(ROOT / "examples", folder / "examples")
     lines = [f'"{row["question"]}",{row["model_answer"]}' for row in small_rows()[:6]]
-    (folder / "questions.csv").write_text("\n".join(["question,model_answer", *lines]), encoding="utf-8")
-    rest = [f'"{row["question"]}",x,{row["model_answer"]},{json.dumps(row["truthful"])}' for row in small_rows()[:60]]
-    (folder / "supplied.csv").write_text("\n".join(["question,answers,model_answer,truthful", *rest]), encoding="utf-8")
+    (folder / "questions.csv").write_text(
+        "\n".join(["question,model_answer", *lines]), encoding="utf-8"
+    )
+    rest = [
+        f'"{row["question"]}",x,{row["model_answer"]},{json.dumps(row["truthful"])}'
+        for row in small_rows()[:60]
+    ]
+    (folder / "supplied.csv").write_text(
+        "\n".join(["question,answers,model_answer,truthful", *rest]), encoding="utf-8"
+    )
     (folder / "logs").mkdir()  # of inspect_ai, and of lm-evaluation-harness
     samples = [
-        sample(number, row["question"], row["answers"], row["model_answer"], scores={"match": {"value": "C"}})
+        sample(
+            number,
+            row["question"],
+            row["answers"],
+            row["model_answer"],
+            scores={"match": {"value": "C"}},
+        )
         for number, row in enumerate(small_rows()[:6], start=1)
     ]
     (folder / "logs" / "triviaqa.eval").write_bytes(log(samples))

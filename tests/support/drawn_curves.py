@@ -18,7 +18,11 @@ run_of = cache(make_findings)
 
 def falling_to(depth: float, place: int = 15, last: float | None = None) -> np.ndarray:
     """Straight from zero down to `depth` at a layer, and straight on to `last`."""
-    return np.interp(np.arange(LAYERS), [0, place, LAYERS - 1], [0.0, depth, depth if last is None else last])
+    return np.interp(
+        np.arange(LAYERS),
+        [0, place, LAYERS - 1],
+        [0.0, depth, depth if last is None else last],
+    )
 
 
 def with_curves(
@@ -37,11 +41,21 @@ def with_curves(
     for (dataset, assignment, group), values in shapes.items():
         about = {"assignment": assignment, "group": group}
         tables.append(curve_rows(dataset, values, width=2 * noise, **about))
-        strays = noise * (0.8 * rng.normal(size=(draws, len(values))) + 0.6 * rng.normal(size=(draws, 1)))
+        strays = noise * (
+            0.8 * rng.normal(size=(draws, len(values)))
+            + 0.6 * rng.normal(size=(draws, 1))
+        )
         drawn = np.vstack([values, values + strays])
         where = {"dataset": dataset, "site": "mlp", "position": "final"} | about
-        rows += [where | {"layer": layer, "delta_p": drawn[:, layer].tolist()} for layer in range(len(values))]
-    return replace(findings, curves=pl.concat(tables), curve_samples=pl.DataFrame(rows, schema=SAMPLE_SCHEMA))
+        rows += [
+            where | {"layer": layer, "delta_p": drawn[:, layer].tolist()}
+            for layer in range(len(values))
+        ]
+    return replace(
+        findings,
+        curves=pl.concat(tables),
+        curve_samples=pl.DataFrame(rows, schema=SAMPLE_SCHEMA),
+    )
 
 
 def run_with(
@@ -60,4 +74,6 @@ def run_with(
         for dataset, pair in curves.items()
         for group, values in zip(GROUPS, pair, strict=True)
     }
-    return replace(with_curves(run_of(tuple(curves)), shapes, noise, draws, seed), **about)
+    return replace(
+        with_curves(run_of(tuple(curves)), shapes, noise, draws, seed), **about
+    )

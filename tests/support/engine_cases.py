@@ -17,7 +17,9 @@ SHARED = (256, 81, 12, 200, 33, 7)
 """The tokens that all items begin with."""
 LENGTHS = (15, 22, 31, 18, 27)
 """All longer than the sliding window of 8; different, so that batches are padded."""
-ATTENTION, MLP, RESIDUAL = (SITES.index(site) for site in ("attention", "mlp", "residual"))
+ATTENTION, MLP, RESIDUAL = (
+    SITES.index(site) for site in ("attention", "mlp", "residual")
+)
 
 
 def make_items() -> list[TokenSequence]:
@@ -27,7 +29,11 @@ def make_items() -> list[TokenSequence]:
     for length in LENGTHS:
         own = torch.randint(0, 256, (length - len(SHARED),), generator=generator)
         read_at = (*range(6, 10), *range(length - 5, length))
-        items.append(TokenSequence((*SHARED, *own.tolist()), answer_start=length - 3, read_at=read_at))
+        items.append(
+            TokenSequence(
+                (*SHARED, *own.tolist()), answer_start=length - 3, read_at=read_at
+            )
+        )
     return items
 
 
@@ -51,12 +57,22 @@ def captured(
 ) -> tuple[dict[tuple[int, int], Tensor], EdgeCounts]:
     """States of every (variant, item) of one pass, planned by length unless batches are given; the edges lost."""
     if batches is None:
-        lengths = [tokens_of(one, at, variants, prefix.length, lm.n_layers) for at, one in enumerate(items)]
-        batches = plan_batches(lengths, tokens, [item for item, length in enumerate(lengths) if length])
+        lengths = [
+            tokens_of(one, at, variants, prefix.length, lm.n_layers)
+            for at, one in enumerate(items)
+        ]
+        batches = plan_batches(
+            lengths, tokens, [item for item, length in enumerate(lengths) if length]
+        )
     states: dict[tuple[int, int], Tensor] = {}
 
     def receive(variant: int, batch: list[int], part: Tensor) -> None:
-        states.update({(variant, item): one.clone() for item, one in zip(batch, part, strict=True)})
+        states.update(
+            {
+                (variant, item): one.clone()
+                for item, one in zip(batch, part, strict=True)
+            }
+        )
 
     edges = capture(lm, items, prefix, batches, receive, variants, **others)()
     refuse_idle_cuts(edges)
@@ -72,12 +88,18 @@ def run(
 ) -> Tensor:
     """States [item, position, site, layer, d_model] of one pass; all items in one batch unless told otherwise."""
     variant = CLEAN if cuts is None else Variant(dict(enumerate(cuts)))
-    states, _ = captured(lm, items, prefix, [variant], batches=batches or [range(len(items))])
+    states, _ = captured(
+        lm, items, prefix, [variant], batches=batches or [range(len(items))]
+    )
     return torch.stack([states[0, index] for index in range(len(items))])
 
 
 def together(
-    lm: LanguageModel, items: Sequence[TokenSequence], variants: Sequence[Variant], prefix: Prefix, tokens: int = 10_000
+    lm: LanguageModel,
+    items: Sequence[TokenSequence],
+    variants: Sequence[Variant],
+    prefix: Prefix,
+    tokens: int = 10_000,
 ) -> dict[tuple[int, int], Tensor]:
     return captured(lm, items, prefix, variants, tokens)[0]
 

@@ -20,12 +20,19 @@ def prompts() -> list[tuple[int, ...]]:
     """Prompts of different lengths with a common beginning."""
     generator = torch.Generator().manual_seed(5)
     lengths = (1, 17, 4, 9, 23, 2)
-    return [(*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist()) for length in lengths]
+    return [
+        (*SHARED, *torch.randint(0, 256, (length,), generator=generator).tolist())
+        for length in lengths
+    ]
 
 
 def _two_kinds_of_layers(window: int, name: str) -> LanguageModel:
     """Two layers that see everything, then two with a sliding window; read only."""
-    changes = {"use_sliding_window": True, "sliding_window": window, "max_window_layers": 2}
+    changes = {
+        "use_sliding_window": True,
+        "sliding_window": window,
+        "max_window_layers": 2,
+    }
     return wrap(tiny_model("qwen2", **changes), byte_tokenizer(), name=name)
 
 

@@ -13,7 +13,9 @@ from anchorscope.stats.estimate import group_weights
 PROBES = ("full", "a", "b")
 
 
-def random_measured(n: int = 150, n_layers: int = 4, n_folds: int = 3, seed: int = 0, n_none: int = 110) -> Measured:
+def random_measured(
+    n: int = 150, n_layers: int = 4, n_folds: int = 3, seed: int = 0, n_none: int = 110
+) -> Measured:
     """Probes that are mostly right, a cut that moves everyone towards "false" and some of them more."""
     rng = np.random.default_rng(seed)
     groups = np.sort(rng.integers(0, n // 2, size=n))
@@ -22,7 +24,11 @@ def random_measured(n: int = 150, n_layers: int = 4, n_folds: int = 3, seed: int
     sign = np.where(labels, 1.0, -1.0)
     shape = (len(PROBES), n_layers, n)
     before = 1.5 * sign + rng.normal(0, 1.5, shape)
-    knockout = before * np.where(rng.random(n) < 0.5, -0.4, 0.9) - 1.0 + rng.normal(0, 0.3, shape)
+    knockout = (
+        before * np.where(rng.random(n) < 0.5, -0.4, 0.9)
+        - 1.0
+        + rng.normal(0, 0.3, shape)
+    )
     ran = np.sort(rng.choice(n, size=n_none, replace=False))
     everyone = np.arange(n)
     return Measured(
@@ -86,12 +92,17 @@ def sigmoid(log_odds: NDArray[np.floating] | float) -> NDArray[np.floating]:
 
 
 def slow_shift(
-    before: NDArray[np.floating], after: NDArray[np.floating], weights: NDArray[np.floating]
+    before: NDArray[np.floating],
+    after: NDArray[np.floating],
+    weights: NDArray[np.floating],
 ) -> NDArray[np.floating]:
     """The common shift of one fold and layer in each row of weights [resample, item], each item as often as it says."""
     found = []
     for row in weights.astype(int):
-        x, y = np.sort(np.repeat(before, row))[::-1], np.sort(np.repeat(after, row))[::-1]
+        x, y = (
+            np.sort(np.repeat(before, row))[::-1],
+            np.sort(np.repeat(after, row))[::-1],
+        )
         true = int((x > 0).sum())
         if len(x) == 0:
             found.append(np.nan)
@@ -104,7 +115,11 @@ def slow_shift(
 
 
 def make_evidence(
-    n: int = 200, n_layers: int = 4, n_folds: int = 3, relations: bool = True, confidence: bool = True
+    n: int = 200,
+    n_layers: int = 4,
+    n_folds: int = 3,
+    relations: bool = True,
+    confidence: bool = True,
 ) -> Evidence:
     """All that the tables of a dataset are made from: three sites whose scores are multiples of each other."""
     first = random_measured(n, n_layers, n_folds, n_none=n // 2)
@@ -119,14 +134,26 @@ def make_evidence(
         model="Tiny",
         dataset="facts",
         item_ids=[f"item-{index}" for index in range(n)],
-        questions=[f"What is the {word} of {index}?" for index, word in enumerate(rng.choice(["a1", "b2", "c3"], n))],
+        questions=[
+            f"What is the {word} of {index}?"
+            for index, word in enumerate(rng.choice(["a1", "b2", "c3"], n))
+        ],
         answers=[str(word) for word in rng.choice(["Rome", "Oslo", "Lima", "Bern"], n)],
-        relations=[str(word) if relations else None for word in rng.choice(["capital", "author"], n)],
+        relations=[
+            str(word) if relations else None
+            for word in rng.choice(["capital", "author"], n)
+        ],
         confidence_mean=sure if confidence else [None] * n,
         confidence_min=[one - 1 for one in sure] if confidence else [None] * n,
         variants=dict.fromkeys(first.after, "all"),
-        places={(site, "final"): scaled(1 + 0.1 * number) for number, site in enumerate(SITES)},
-        refits={"knockout": rng.normal(size=(n_layers, n)), "random": rng.normal(size=(n_layers, n))},
+        places={
+            (site, "final"): scaled(1 + 0.1 * number)
+            for number, site in enumerate(SITES)
+        },
+        refits={
+            "knockout": rng.normal(size=(n_layers, n)),
+            "random": rng.normal(size=(n_layers, n)),
+        },
         headline=("mlp", "final"),
         weights=group_weights(first.groups, 60, rng),
     )

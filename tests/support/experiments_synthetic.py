@@ -75,7 +75,9 @@ def make_inputs(
     elsewhere = states + rng.normal(0, 0.2, states.shape)
     still = states + rng.normal(0, 1e-4, states.shape)
 
-    folds = grouped_folds(groups, truth_strata(labels), n_folds, unnamed(0, "test", len(labels)))
+    folds = grouped_folds(
+        groups, truth_strata(labels), n_folds, unnamed(0, "test", len(labels))
+    )
     splits = make_splits(labels, groups, folds, seed)
     clean = torch.as_tensor(states, dtype=torch.float32)
     (probes,) = fit_probes(clean[None], splits, ["synthetic"])
@@ -86,14 +88,19 @@ def make_inputs(
         for name, run in (("knockout", cut), ("random", elsewhere), ("none", still))
     }
     cut_states = {name: runs[name] for name in ("knockout", "random")}
-    before = torch.as_tensor(np.random.default_rng(seed).normal(size=clean.shape), dtype=torch.float32)
+    before = torch.as_tensor(
+        np.random.default_rng(seed).normal(size=clean.shape), dtype=torch.float32
+    )
     measured = Measured(
         labels=labels,
         groups=groups,
         folds=splits.folds,
         probes=splits.probes,
         before=_by_probe(score_states(scorer, clean[None, None])),
-        after={name: _by_probe(score_states(scorer, run[None, None])) for name, run in runs.items()},
+        after={
+            name: _by_probe(score_states(scorer, run[None, None]))
+            for name, run in runs.items()
+        },
         ran=dict.fromkeys(runs, np.arange(n)),
         reference=probes.reference,
     )
@@ -113,7 +120,9 @@ def make_inputs(
         window=None,
         max_new_tokens=8,
         executor=LocalExecutor(no_model),
-        planner=Planner(n_layers, n_heads=2, windows=(None,) * n_layers, batch_tokens=1024),
+        planner=Planner(
+            n_layers, n_heads=2, windows=(None,) * n_layers, batch_tokens=1024
+        ),
         device="cpu",
         progress=Silent(),
     )
@@ -125,7 +134,9 @@ def _by_probe(logits: NDArray[np.float32]) -> NDArray[np.float32]:
     return logits[:, 0, 0].transpose(1, 2, 0)
 
 
-def _items(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -> list[Item]:
+def _items(
+    labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator
+) -> list[Item]:
     n, last = len(labels), int(groups.max())
     items, tokens = [], make_item((0, 1, 2, 3, 4), 4, (1, 2), 1).tokens
     for index in range(n + N_UNUSED):
@@ -141,8 +152,15 @@ def _items(labels: Bools, groups: NDArray[np.int64], rng: np.random.Generator) -
             relation=f"colour {index % 3}",
             metadata={"popularity": float(rng.integers(1, 10_000))},
         )
-        answer = Answer(f"shade {index if truthful else -1}", (4,), (float(-rng.exponential()),), "answered")
-        label = Label(truthful, group, "used" if used else "unbalanced", 1.25 if used else 0.0)
+        answer = Answer(
+            f"shade {index if truthful else -1}",
+            (4,),
+            (float(-rng.exponential()),),
+            "answered",
+        )
+        label = Label(
+            truthful, group, "used" if used else "unbalanced", 1.25 if used else 0.0
+        )
         items.append(Item(question, answer, label, tokens))
     return items
 
@@ -152,7 +170,8 @@ def rows(found: Found, quantity: str, **about: Any) -> list[Statistic]:
     return [
         row
         for row in found.statistics
-        if row.quantity == quantity and all(getattr(row, name) == value for name, value in about.items())
+        if row.quantity == quantity
+        and all(getattr(row, name) == value for name, value in about.items())
     ]
 
 

@@ -28,7 +28,11 @@ def small_llama() -> Any:
 def interleaved(weight: Any, heads: int) -> Any:
     """GGUF keeps the two halves of each query and key head woven together."""
     rows, width = weight.shape
-    return weight.reshape(heads, 2, rows // heads // 2, width).swapaxes(1, 2).reshape(rows, width)
+    return (
+        weight.reshape(heads, 2, rows // heads // 2, width)
+        .swapaxes(1, 2)
+        .reshape(rows, width)
+    )
 
 
 PARTS = {
@@ -50,7 +54,10 @@ def write_gguf(model: Any, file: Path) -> None:
     from gguf import GGUFWriter
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-    config, state = model.config, {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    config, state = (
+        model.config,
+        {name: tensor.numpy() for name, tensor in model.state_dict().items()},
+    )
     writer = GGUFWriter(str(file), "llama")
     writer.add_name("tiny")
     writer.add_block_count(config.num_hidden_layers)

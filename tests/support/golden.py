@@ -46,9 +46,20 @@ _VOLATILE = {
     "manifest_sha256": "of a file that holds times",
 }
 """Entries of JSON files that are left out, and why."""
-_SAID_ELSEWHERE = ("sentence", "statement", "numbers", "topic", "unit", "method", "model", "key")
+_SAID_ELSEWHERE = (
+    "sentence",
+    "statement",
+    "numbers",
+    "topic",
+    "unit",
+    "method",
+    "model",
+    "key",
+)
 """Entries of a reading that its text holds, or that follow from its claim."""
-_NOT_STORED = re.compile(r"(figures|work)/|report\.(html|md)$|(index|manifest|comparison|detection)\.json$|\.lock$")
+_NOT_STORED = re.compile(
+    r"(figures|work)/|report\.(html|md)$|(index|manifest|comparison|detection)\.json$|\.lock$"
+)
 """Pages and figures are for people; intermediate steps and manifests hold times, keys and versions."""
 
 
@@ -58,30 +69,51 @@ _DECIDED_BY_NOISE = re.compile(r".*weights\.safetensors (fitted/)?range/.*")
 
 def golden_texts(folder: Path) -> dict[str, str]:
     """A piece that was made now, as readable texts by file name."""
-    texts = {STDOUT: _json_text(folder / STDOUT, {"observations", "readings"})}  # observations.json has them
+    texts = {
+        STDOUT: _json_text(folder / STDOUT, {"observations", "readings"})
+    }  # observations.json has them
     for name, path in _stored_files(folder):
         texts |= _TABLES.get(path.suffix, _other_texts)(name, path)
-    texts["files.csv"] = "file\n" + "".join(f"{name}\n" for name, _ in _stored_files(folder))
+    texts["files.csv"] = "file\n" + "".join(
+        f"{name}\n" for name, _ in _stored_files(folder)
+    )
     return texts
 
 
 def stored_texts(piece: str) -> dict[str, str]:
-    return {path.name: path.read_text(encoding="utf-8") for path in sorted((GOLDEN / piece).glob("*"))}
+    return {
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted((GOLDEN / piece).glob("*"))
+    }
 
 
 def file_hashes(piece: str, folder: Path) -> dict[str, str]:
     """sha256 of what a piece's command wrote and printed: of tables the bytes, of JSON the text without what varies."""
     found = {STDOUT: _json_text(folder / STDOUT).encode()}
     for name, path in _stored_files(folder):
-        found[name] = path.read_bytes() if path.suffix in _TABLES else _other_texts(name, path)[_flat(name)].encode()
-    return {f"{piece}/{name}": hashlib.sha256(content).hexdigest() for name, content in sorted(found.items())}
+        found[name] = (
+            path.read_bytes()
+            if path.suffix in _TABLES
+            else _other_texts(name, path)[_flat(name)].encode()
+        )
+    return {
+        f"{piece}/{name}": hashlib.sha256(content).hexdigest()
+        for name, content in sorted(found.items())
+    }
 
 
 def numerics(run: Path) -> dict[str, Any]:
     """The numerics class that a run was made with, and further libraries that bits depend on."""
     manifest = json.loads((run / OUT / "manifest.json").read_text(encoding="utf-8"))
-    libraries = {name: metadata.version(name) for name in ("polars", "scipy", "scikit-learn", "safetensors")}
-    return {**manifest["numerics"], "libraries": libraries, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS")}
+    libraries = {
+        name: metadata.version(name)
+        for name in ("polars", "scipy", "scikit-learn", "safetensors")
+    }
+    return {
+        **manifest["numerics"],
+        "libraries": libraries,
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+    }
 
 
 def recorded_hashes(now: Mapping[str, Any]) -> dict[str, str] | None:
@@ -107,17 +139,28 @@ def _flat(name: str) -> str:
 
 
 def _table_texts(name: str, path: Path) -> dict[str, str]:
-    read = pl.read_parquet if path.suffix == ".parquet" else lambda place: pl.read_csv(place, infer_schema_length=None)
+    read = (
+        pl.read_parquet
+        if path.suffix == ".parquet"
+        else lambda place: pl.read_csv(place, infer_schema_length=None)
+    )
     table, stem = read(path), _flat(name.rpartition(".")[0])
-    noise = [one for one in table.columns if _DECIDED_BY_NOISE.fullmatch(f"{name} {one}")]
+    noise = [
+        one for one in table.columns if _DECIDED_BY_NOISE.fullmatch(f"{name} {one}")
+    ]
     table = table.with_columns(pl.lit("not stored").alias(one) for one in noise)
     if table.height <= WHOLE_TABLE:
-        return {f"{stem}.csv": _csv([table.columns, *(map(_cell, row) for row in table.iter_rows())])}
+        return {
+            f"{stem}.csv": _csv(
+                [table.columns, *(map(_cell, row) for row in table.iter_rows())]
+            )
+        }
     step = (table.height - 1) / (SHOWN_ROWS - 1)
     shown = sorted({round(step * number) for number in range(SHOWN_ROWS)})
     rows = [[str(at), *map(_cell, table.row(at))] for at in shown]
     columns = [
-        [one, str(table[one].dtype), str(table.height), *_summary(table[one].to_list())] for one in table.columns
+        [one, str(table[one].dtype), str(table.height), *_summary(table[one].to_list())]
+        for one in table.columns
     ]
     return {
         f"{stem}.columns.csv": _csv([["column", "type", "rows", *_SUMMARY], *columns]),
@@ -135,7 +178,11 @@ def _tensor_texts(name: str, path: Path) -> dict[str, str]:
     return {f"{_flat(name)}.csv": _csv([["tensor", "type", *_SUMMARY], *rows])}
 
 
-_TABLES = {".csv": _table_texts, ".parquet": _table_texts, ".safetensors": _tensor_texts}
+_TABLES = {
+    ".csv": _table_texts,
+    ".parquet": _table_texts,
+    ".safetensors": _tensor_texts,
+}
 _SUMMARY = ("nulls", "distinct", "sha256", "low", "mean", "high", "wave")
 
 
@@ -155,8 +202,18 @@ def _summary(values: list[Any]) -> list[str]:
     weights = (np.arange(len(numbers)) * 7919 % 1009) / 504 - 1
     wave = float(100 * (weights @ numbers) / (np.abs(numbers).sum() or 1))
     missing = f"{len(flat) - len(floats)} + {len(floats) - len(numbers)} not finite"
-    spread = (numbers.min(), numbers.mean(), numbers.max()) if len(numbers) else (math.nan,) * 3
-    return [missing, "", "", *(_cell(float(one)) for one in spread), _cell(round(wave, 5))]
+    spread = (
+        (numbers.min(), numbers.mean(), numbers.max())
+        if len(numbers)
+        else (math.nan,) * 3
+    )
+    return [
+        missing,
+        "",
+        "",
+        *(_cell(float(one)) for one in spread),
+        _cell(round(wave, 5)),
+    ]
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -175,8 +232,16 @@ def _cell(value: Any) -> str:
         return text if re.search(r"[.en]", text) else f"{text}.0"
     if isinstance(value, list):
         shown = " ".join(map(_cell, value[:SHOWN_VALUES]))
-        return f"[{shown} … {len(value)}]" if len(value) > SHOWN_VALUES else f"[{shown}]"
-    return "" if value is None else json.dumps(value) if isinstance(value, dict) else str(value)
+        return (
+            f"[{shown} … {len(value)}]" if len(value) > SHOWN_VALUES else f"[{shown}]"
+        )
+    return (
+        ""
+        if value is None
+        else json.dumps(value)
+        if isinstance(value, dict)
+        else str(value)
+    )
 
 
 def _csv(rows: list[Any]) -> str:
@@ -186,22 +251,34 @@ def _csv(rows: list[Any]) -> str:
 
 
 def _other_texts(name: str, path: Path) -> dict[str, str]:
-    return {_flat(name): _json_text(path) if path.suffix == ".json" else _without_folders(path.read_text("utf-8"))}
+    return {
+        _flat(name): _json_text(path)
+        if path.suffix == ".json"
+        else _without_folders(path.read_text("utf-8"))
+    }
 
 
 def _json_text(path: Path, by_id: Set[str] = frozenset()) -> str:
     """JSON without what varies, floats with six digits, short objects on one line; of `by_id` only the ids."""
     found = _steady(json.loads(_without_folders(path.read_text(encoding="utf-8"))))
     if isinstance(found, dict):
-        found |= {name: [one["id"] for one in found[name]] for name in by_id if name in found}
+        found |= {
+            name: [one["id"] for one in found[name]] for name in by_id if name in found
+        }
     return _json_lines(found) + "\n"
 
 
 def _steady(value: Any) -> Any:
     if isinstance(value, dict):
         if "sentence" in value and "standing" in value:  # a reading; a run has hundreds
-            value = {name: one for name, one in value.items() if name not in _SAID_ELSEWHERE and one is not None}
-        return {name: _steady(one) for name, one in value.items() if name not in _VOLATILE}
+            value = {
+                name: one
+                for name, one in value.items()
+                if name not in _SAID_ELSEWHERE and one is not None
+            }
+        return {
+            name: _steady(one) for name, one in value.items() if name not in _VOLATILE
+        }
     if isinstance(value, list):
         return [_steady(one) for one in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
@@ -213,14 +290,23 @@ def _json_lines(value: Any, indent: str = "") -> str:
         return short
     deeper = indent + " "
     if isinstance(value, dict):
-        inside = [f"{deeper}{json.dumps(name)}: {_json_lines(one, deeper)}" for name, one in value.items()]
+        inside = [
+            f"{deeper}{json.dumps(name)}: {_json_lines(one, deeper)}"
+            for name, one in value.items()
+        ]
         return "{\n" + ",\n".join(inside) + f"\n{indent}}}"
-    return "[\n" + ",\n".join(f"{deeper}{_json_lines(one, deeper)}" for one in value) + f"\n{indent}]"
+    return (
+        "[\n"
+        + ",\n".join(f"{deeper}{_json_lines(one, deeper)}" for one in value)
+        + f"\n{indent}]"
+    )
 
 
 def _without_folders(text: str) -> str:
     """Absolute paths differ from checkout to checkout, and the cache's with every change of the code."""
-    return re.sub(r'[^\s"\'=:]*golden-([a-z-]+)-[0-9a-f]{8}', lambda found: found[1].upper(), text)
+    return re.sub(
+        r'[^\s"\'=:]*golden-([a-z-]+)-[0-9a-f]{8}', lambda found: found[1].upper(), text
+    )
 
 
 # Comparing
@@ -235,25 +321,45 @@ class Change:
 
     def __str__(self) -> str:
         """In one line; of long lines the part that differs."""
-        differs = next((at for at, (one, two) in enumerate(zip(self.old, self.new, strict=False)) if one != two), 0)
+        differs = next(
+            (
+                at
+                for at, (one, two) in enumerate(zip(self.old, self.new, strict=False))
+                if one != two
+            ),
+            0,
+        )
         start = max(differs - 40, 0) if max(len(self.old), len(self.new)) > 100 else 0
-        old, new = (f"{'…' * bool(start)}{text[start:][:100]}" for text in (self.old, self.new))
+        old, new = (
+            f"{'…' * bool(start)}{text[start:][:100]}" for text in (self.old, self.new)
+        )
         return f"  line {self.line}: {old} → {new}"
 
 
-def compare_texts(old: Mapping[str, str], new: Mapping[str, str], exact: bool = False) -> list[Change]:
+def compare_texts(
+    old: Mapping[str, str], new: Mapping[str, str], exact: bool = False
+) -> list[Change]:
     """Where the texts of a piece differ; numbers by more than the tolerances, or at all where `exact`."""
     changes = []
     for name in sorted({*old, *new}):
         if name not in old or name not in new:
-            changes.append(Change(name, 0, *(("there", "missing") if name in old else ("missing", "there"))))
+            changes.append(
+                Change(
+                    name,
+                    0,
+                    *(("there", "missing") if name in old else ("missing", "there")),
+                )
+            )
             continue
         absolute = WAVE if ".columns." in name or ".safetensors." in name else ABSOLUTE
-        lines = zip_longest(old[name].splitlines(), new[name].splitlines(), fillvalue="(no line)")
+        lines = zip_longest(
+            old[name].splitlines(), new[name].splitlines(), fillvalue="(no line)"
+        )
         changes += [
             Change(name, number, *pair)
             for number, pair in enumerate(lines, 1)
-            if pair[0] != pair[1] and (exact or not _same_within_tolerance(*pair, absolute))
+            if pair[0] != pair[1]
+            and (exact or not _same_within_tolerance(*pair, absolute))
         ]
     return changes
 
@@ -263,7 +369,10 @@ def report_changes(changes: list[Change], piece: str) -> str:
     lines = []
     for name in dict.fromkeys(change.file for change in changes):
         own = [change for change in changes if change.file == name]
-        lines += [f"{piece}/{name}: {len(own)} lines differ", *map(str, own[:SHOWN_DIFFERENCES])]
+        lines += [
+            f"{piece}/{name}: {len(own)} lines differ",
+            *map(str, own[:SHOWN_DIFFERENCES]),
+        ]
     return "\n".join(lines)
 
 
@@ -279,8 +388,16 @@ def _same_within_tolerance(old: str, new: str, absolute: float) -> bool:
         return False
     for one, two in zip(_NUMBER.finditer(old), _NUMBER.finditer(new), strict=True):
         before, after = old[: one.start()], old[one.end() :]
-        in_sentence = not (re.search(r"(^|,|: |\[|, )$", before) and re.match(r"$|,|\]|\}", after))
-        digit = 1.01 * 10.0 ** -len(one[0].partition(".")[2]) if in_sentence and "e" not in one[0] else 0.0
-        if not math.isclose(float(one[0]), float(two[0]), rel_tol=RELATIVE, abs_tol=max(absolute, digit)):
+        in_sentence = not (
+            re.search(r"(^|,|: |\[|, )$", before) and re.match(r"$|,|\]|\}", after)
+        )
+        digit = (
+            1.01 * 10.0 ** -len(one[0].partition(".")[2])
+            if in_sentence and "e" not in one[0]
+            else 0.0
+        )
+        if not math.isclose(
+            float(one[0]), float(two[0]), rel_tol=RELATIVE, abs_tol=max(absolute, digit)
+        ):
             return False
     return True

@@ -17,7 +17,14 @@ from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
 from anchorscope.models.process_settings import threads
-from anchorscope.planted.items import MODEL_FOLDER, RIGHT_VERDICT, WORDINGS, WRONG_VERDICT, planted_items, the_language
+from anchorscope.planted.items import (
+    MODEL_FOLDER,
+    RIGHT_VERDICT,
+    WORDINGS,
+    WRONG_VERDICT,
+    planted_items,
+    the_language,
+)
 from anchorscope.report import comparison, detection, run_page
 from golden import (
     OUT,
@@ -65,9 +72,15 @@ def without_figures() -> Iterator[None]:
 
 def _command(folder: Path, *arguments: object, **options: object) -> None:
     """Runs a command into `folder/out`, and keeps what it prints."""
-    flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    flags = [
+        part
+        for name, value in options.items()
+        for part in (f"--{name.replace('_', '-')}", str(value))
+    ]
     with without_figures(), threads(1):
-        result = CliRunner().invoke(app, [*map(str, arguments), *flags, "--json"], prog_name="anchorscope")
+        result = CliRunner().invoke(
+            app, [*map(str, arguments), *flags, "--json"], prog_name="anchorscope"
+        )
     if result.exit_code:
         raise RuntimeError(f"{arguments}: {result.output}") from result.exception
     (folder / STDOUT).write_text(result.stdout, encoding="utf-8")
@@ -75,7 +88,17 @@ def _command(folder: Path, *arguments: object, **options: object) -> None:
 
 def _run(folder: Path, *datasets: str, **options: Any) -> None:
     named = [part for dataset in datasets for part in ("--dataset", dataset)]
-    _command(folder, "run", "--model", _model(folder), *named, "--out", folder / OUT, **_SMALL, **options)
+    _command(
+        folder,
+        "run",
+        "--model",
+        _model(folder),
+        *named,
+        "--out",
+        folder / OUT,
+        **_SMALL,
+        **options,
+    )
 
 
 def _model(folder: Path) -> Path:
@@ -86,13 +109,23 @@ def _model(folder: Path) -> Path:
     """
     model = Path(shutil.copytree(MODEL_FOLDER, folder / "planted"))
     texts = (model / "tokenizer.json").read_text(encoding="utf-8")
-    texts = texts.replace(f'"▁{RIGHT_VERDICT}"', '"▁True"').replace(f'"▁{WRONG_VERDICT}"', '"▁False"')
+    texts = texts.replace(f'"▁{RIGHT_VERDICT}"', '"▁True"').replace(
+        f'"▁{WRONG_VERDICT}"', '"▁False"'
+    )
     (model / "tokenizer.json").write_text(texts, encoding="utf-8")
     vocabulary = json.loads(texts)["model"]["vocab"]
-    firsts = {phrase.split()[0] for phrases in the_language().phrases.values() for phrase in phrases}
-    settings = json.loads((model / "generation_config.json").read_text(encoding="utf-8"))
+    firsts = {
+        phrase.split()[0]
+        for phrases in the_language().phrases.values()
+        for phrase in phrases
+    }
+    settings = json.loads(
+        (model / "generation_config.json").read_text(encoding="utf-8")
+    )
     settings["eos_token_id"] = sorted(vocabulary[f"▁{word}"] for word in firsts)
-    (model / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (model / "generation_config.json").write_text(
+        json.dumps(settings), encoding="utf-8"
+    )
     return model
 
 
@@ -103,11 +136,24 @@ def _write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 def _all_evidence(folder: Path) -> None:
     """Answers and labels as they were planted, every experiment."""
     rows = [
-        row | {"answers": row["answers"][:1], "truthful": item.truthful, "popularity": 2 + 7 * number % 300}
-        for number, (row, item) in enumerate(zip(_planted_rows(80, 0), planted_items(80), strict=True))
+        row
+        | {
+            "answers": row["answers"][:1],
+            "truthful": item.truthful,
+            "popularity": 2 + 7 * number % 300,
+        }
+        for number, (row, item) in enumerate(
+            zip(_planted_rows(80, 0), planted_items(80), strict=True)
+        )
     ]  # the other accepted answers are right to every question, so that no two questions could exchange theirs
     _write_rows(folder / "planted.jsonl", rows)
-    _run(folder, f"file:{folder / 'planted.jsonl'}", balance="none", evidence="all", evidence_items=60)
+    _run(
+        folder,
+        f"file:{folder / 'planted.jsonl'}",
+        balance="none",
+        evidence="all",
+        evidence_items=60,
+    )
 
 
 def _supplied(folder: Path) -> None:
@@ -122,7 +168,12 @@ def _supplied(folder: Path) -> None:
 
 def _four_datasets(folder: Path) -> None:
     """Files in four forms, two with answers and two that the model answers by itself."""
-    write = {"popqa": _write_popqa, "triviaqa": _write_triviaqa, "hotpotqa": _write_hotpotqa, "nq": _write_nq}
+    write = {
+        "popqa": _write_popqa,
+        "triviaqa": _write_triviaqa,
+        "hotpotqa": _write_hotpotqa,
+        "nq": _write_nq,
+    }
     for name, write_file in write.items():
         write_file(folder / name)
     _run(folder, *(f"{name}={folder / name}" for name in write))
@@ -147,12 +198,16 @@ def _own_rows(objects: slice) -> list[dict[str, str]]:
     """Questions about a few objects, which the model answers right; the file accepts every other of these answers."""
     language = the_language()
     chosen = language.objects[objects]
-    facts = [(*about, right) for about, right in language.facts.items() if right in chosen]
+    facts = [
+        (*about, right) for about, right in language.facts.items() if right in chosen
+    ]
     return [
         {
             "id": f"{subject}-{relation}",
             "answer": right if chosen.index(right) % 2 else "Never",
-            "question": WORDINGS[number % len(WORDINGS)].format(subject=subject, relation=relation),
+            "question": WORDINGS[number % len(WORDINGS)].format(
+                subject=subject, relation=relation
+            ),
         }
         for number, (subject, relation, right) in enumerate(facts)
     ]
@@ -161,9 +216,25 @@ def _own_rows(objects: slice) -> list[dict[str, str]]:
 def _write_popqa(path: Path) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
-        table.writerow(["id", "subj", "prop", "s_pop", "question", "possible_answers", "model_answer"])
+        table.writerow(
+            [
+                "id",
+                "subj",
+                "prop",
+                "s_pop",
+                "question",
+                "possible_answers",
+                "model_answer",
+            ]
+        )
         for number, one in enumerate(_planted_rows(_ASKED, seed=2)):
-            told = (one["subject"], one["relation"], 5 * number + 3, one["question"], json.dumps(one["answers"]))
+            told = (
+                one["subject"],
+                one["relation"],
+                5 * number + 3,
+                one["question"],
+                json.dumps(one["answers"]),
+            )
             table.writerow([number, *told, one["model_answer"]])
 
 
@@ -202,7 +273,9 @@ def _write_nq(path: Path) -> None:
 def _comparison(folder: Path) -> None:
     """Two of the runs, which share the name of a dataset and not its questions."""
     runs = [golden_folder(piece) / OUT for piece in ("supplied", "four-datasets")]
-    _command(folder, "compare", *runs, "--claims", out=folder / OUT, names="supplied,own")
+    _command(
+        folder, "compare", *runs, "--claims", out=folder / OUT, names="supplied,own"
+    )
 
 
 def _detection(folder: Path) -> None:
@@ -215,19 +288,31 @@ def _detection(folder: Path) -> None:
         "bundles": "probe,auto",
         "detectors": _DETECTORS,
     }
-    _command(folder, "detect", golden_folder("supplied") / OUT, out=folder / OUT, **options)
+    _command(
+        folder, "detect", golden_folder("supplied") / OUT, out=folder / OUT, **options
+    )
 
 
 def _scores(folder: Path) -> None:
     """Rows with an answer, and rows that the model answers."""
     rows = [
-        {"question": one.question, "model_answer": one.model_answer if number % 2 else None}
+        {
+            "question": one.question,
+            "model_answer": one.model_answer if number % 2 else None,
+        }
         for number, one in enumerate(planted_items(16, seed=2))
     ]
     _write_rows(folder / "asked.jsonl", rows)
     bundle = golden_folder("detection") / OUT / "bundles" / "auto"
     (folder / OUT).mkdir()
-    _command(folder, "score", folder / "asked.jsonl", detector=bundle, out=folder / OUT / "scored.csv", device="cpu")
+    _command(
+        folder,
+        "score",
+        folder / "asked.jsonl",
+        detector=bundle,
+        out=folder / OUT / "scored.csv",
+        device="cpu",
+    )
 
 
 PIECES: dict[str, Callable[[Path], None]] = {
@@ -253,4 +338,6 @@ def check_piece(piece: str) -> None:
     if recorded is not None:
         own = file_hashes(piece, golden_folder(piece))
         bits = sorted(name for name in own if recorded.get(name) != own[name])
-        assert not bits, f"\nThe last digits differ, on a machine of the recorded numerics class: {bits}\n{again}"
+        assert not bits, (
+            f"\nThe last digits differ, on a machine of the recorded numerics class: {bits}\n{again}"
+        )

@@ -39,14 +39,23 @@ WINDOWS = {
 
 
 def blocks(model: Any) -> Any:
-    return model.base_model.h if model.config.model_type == "gpt2" else model.base_model.layers
+    return (
+        model.base_model.h
+        if model.config.model_type == "gpt2"
+        else model.base_model.layers
+    )
 
 
 def windows(model: Any) -> list[int | None]:
     return list(WINDOWS.get(model.config.model_type, (None,) * 4))
 
 
-def watch(model: Any, ids: tuple[int, ...], masks: list[Tensor] | None = None, gradients: bool = False) -> Tensor:
+def watch(
+    model: Any,
+    ids: tuple[int, ...],
+    masks: list[Tensor] | None = None,
+    gradients: bool = False,
+) -> Tensor:
     """States [pos, site, layer, d_model] of one sequence by the model's own forward pass, read with hooks.
 
     `masks` takes the place of the mask that each layer's attention would be given.
@@ -57,13 +66,17 @@ def watch(model: Any, ids: tuple[int, ...], masks: list[Tensor] | None = None, g
 
     def keep(site: int, index: int) -> Any:
         def note(module: Any, given: Any, output: Any) -> None:
-            found[site, index] = output[0][0] if isinstance(output, tuple) else output[0]
+            found[site, index] = (
+                output[0][0] if isinstance(output, tuple) else output[0]
+            )
 
         return note
 
     attends, feeds = ADDS.get(kind, ("self_attn", "mlp"))
     for index, layer in enumerate(layers):
-        hooks.append(getattr(layer, attends).register_forward_hook(keep(ATTENTION, index)))
+        hooks.append(
+            getattr(layer, attends).register_forward_hook(keep(ATTENTION, index))
+        )
         hooks.append(getattr(layer, feeds).register_forward_hook(keep(MLP, index)))
         hooks.append(layer.register_forward_hook(keep(RESIDUAL, index)))
     try:
@@ -72,7 +85,10 @@ def watch(model: Any, ids: tuple[int, ...], masks: list[Tensor] | None = None, g
     finally:
         for hook in hooks:
             hook.remove()
-    sites = [torch.stack([found[site, index] for index in range(len(layers))], 1) for site in range(len(SITES))]
+    sites = [
+        torch.stack([found[site, index] for index in range(len(layers))], 1)
+        for site in range(len(SITES))
+    ]
     return torch.stack(sites, 1)
 
 
@@ -85,7 +101,10 @@ def masked(model: Any, masks: list[Tensor] | None) -> Iterator[None]:
 
     name = ATTENTIONS.get(model.config.model_type, "self_attn")
     layers = zip(blocks(model), masks, strict=True) if masks is not None else ()
-    hooks = [getattr(layer, name).register_forward_pre_hook(put(mask), with_kwargs=True) for layer, mask in layers]
+    hooks = [
+        getattr(layer, name).register_forward_pre_hook(put(mask), with_kwargs=True)
+        for layer, mask in layers
+    ]
     try:
         yield
     finally:
@@ -107,22 +126,38 @@ def reference_mask(item: TokenSequence, cut: Cut, window: int | None) -> Tensor:
                 mask[0, :, query, key] = float("-inf")
             elif loses(item, cut, query, key):
                 added = math.log(1 + cut.alpha) if cut.alpha > -1 else float("-inf")
-                mask[0, slice(None) if cut.heads is None else list(cut.heads), query, key] = added
+                mask[
+                    0, slice(None) if cut.heads is None else list(cut.heads), query, key
+                ] = added
     return torch.from_numpy(mask)
 
 
-def reference(model: Any, item: TokenSequence, cut: Cut, seen: list[int | None], layers: range = range(4)) -> Tensor:
+def reference(
+    model: Any,
+    item: TokenSequence,
+    cut: Cut,
+    seen: list[int | None],
+    layers: range = range(4),
+) -> Tensor:
     """States at the wanted positions by eager attention with the masks written out, cut in some layers."""
     if cut.how == "zero":
         return zeroed_reference(model, item, cut, layers)
-    masks = [reference_mask(item, cut if layer in layers else Cut(()), window) for layer, window in enumerate(seen)]
+    masks = [
+        reference_mask(item, cut if layer in layers else Cut(()), window)
+        for layer, window in enumerate(seen)
+    ]
     return watch(eager(model), item.ids, masks)[list(item.read_at)]
 
 
-def reference_logits(model: Any, item: TokenSequence, cut: Cut, seen: list[int | None]) -> Tensor:
+def reference_logits(
+    model: Any, item: TokenSequence, cut: Cut, seen: list[int | None]
+) -> Tensor:
     """Logits [pos, vocab] of the whole model by eager attention with the masks written out."""
     other = eager(model)
-    with torch.no_grad(), masked(other, [reference_mask(item, cut, window) for window in seen]):
+    with (
+        torch.no_grad(),
+        masked(other, [reference_mask(item, cut, window) for window in seen]),
+    ):
         return other(torch.tensor([item.ids]), use_cache=False).logits[0]
 
 
@@ -145,8 +180,17 @@ def weighed(model: Any, weigh: Weigh) -> Iterator[None]:
     home = sys.modules[type(blocks(model)[0]).__module__]
     own = home.eager_attention_forward
 
-    def attention(module: Any, query: Tensor, key: Tensor, value: Tensor, *given: Any, **named: Any) -> Any:
-        weights = weigh(module.layer_idx, own(module, query, key, value, *given, **named)[1])
+    def attention(
+        module: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *given: Any,
+        **named: Any,
+    ) -> Any:
+        weights = weigh(
+            module.layer_idx, own(module, query, key, value, *given, **named)[1]
+        )
         values = value.repeat_interleave(query.shape[1] // value.shape[1], dim=1)
         return (weights @ values).transpose(1, 2), weights
 
@@ -157,7 +201,9 @@ def weighed(model: Any, weigh: Weigh) -> Iterator[None]:
         home.eager_attention_forward = own
 
 
-def zeroed_reference(model: Any, item: TokenSequence, cut: Cut, layers: range = range(4)) -> Tensor:
+def zeroed_reference(
+    model: Any, item: TokenSequence, cut: Cut, layers: range = range(4)
+) -> Tensor:
     """States at the wanted positions with the weights of the cut edges set to 0, one after the other."""
 
     def weigh(layer: int, weights: Tensor) -> Tensor:
@@ -165,7 +211,12 @@ def zeroed_reference(model: Any, item: TokenSequence, cut: Cut, layers: range = 
         for query in range(len(item.ids)):
             for key in cut.keys:
                 if layer in layers and loses(item, cut, query, key):
-                    weights[0, slice(None) if cut.heads is None else list(cut.heads), query, key] = 0
+                    weights[
+                        0,
+                        slice(None) if cut.heads is None else list(cut.heads),
+                        query,
+                        key,
+                    ] = 0
         return weights
 
     with weighed(model, weigh):

@@ -35,18 +35,113 @@ from typing import Any
 
 import typer
 
-NAMES = (b"notes.txt", b"-rf", b"a\nb", b"caf\xe9.txt", b"x" * 200, b"[red]x", b"old.partial", b"\x1b[2J", b"*")
+NAMES = (
+    b"notes.txt",
+    b"-rf",
+    b"a\nb",
+    b"caf\xe9.txt",
+    b"x" * 200,
+    b"[red]x",
+    b"old.partial",
+    b"\x1b[2J",
+    b"*",
+)
 """Names of files that a user may have; one is not UTF-8."""
-NUMBERS = ("0", "-1", "1e3", "1e999", "nan", "-inf", "0.5", "1_000", "٣", "007", "true", "2147483648", "", "9" * 5000)
-TEXTS = ("{}", "%s", "$(id)", "'", "--", "-h", "../..", "/", "~", "/dev/full", "file:/", "popqa=", ",,", "cuda:99", "é")
-TEXTS += ("\u202e", "\udcff", "http://localhost/x", "shape:x", "a\nb", "\x1b[31mred", "[bold]x[/]", "a" * 5000)
-VALUES = (None, True, -1, 1e308, float("nan"), 2**64, "", "\ud800", "\x00", "../../x", "a" * 5000, [], {})
+NUMBERS = (
+    "0",
+    "-1",
+    "1e3",
+    "1e999",
+    "nan",
+    "-inf",
+    "0.5",
+    "1_000",
+    "٣",
+    "007",
+    "true",
+    "2147483648",
+    "",
+    "9" * 5000,
+)
+TEXTS = (
+    "{}",
+    "%s",
+    "$(id)",
+    "'",
+    "--",
+    "-h",
+    "../..",
+    "/",
+    "~",
+    "/dev/full",
+    "file:/",
+    "popqa=",
+    ",,",
+    "cuda:99",
+    "é",
+)
+TEXTS += (
+    "\u202e",
+    "\udcff",
+    "http://localhost/x",
+    "shape:x",
+    "a\nb",
+    "\x1b[31mred",
+    "[bold]x[/]",
+    "a" * 5000,
+)
+VALUES = (
+    None,
+    True,
+    -1,
+    1e308,
+    float("nan"),
+    2**64,
+    "",
+    "\ud800",
+    "\x00",
+    "../../x",
+    "a" * 5000,
+    [],
+    {},
+)
 """What a JSON file may hold instead of what it should."""
-NONSENSE = (b"", b"{}", b"[]", b"null", b"[" * 100_000, b"\xff\xfe\0", b"9" * 5000, b"PAR1")
-FOLDERS = ("out", "deep/er/out", "with space", "ünï", "new\nline", "-dash", "~", "x" * 5000, "a\udce9", "out/../out")
+NONSENSE = (
+    b"",
+    b"{}",
+    b"[]",
+    b"null",
+    b"[" * 100_000,
+    b"\xff\xfe\0",
+    b"9" * 5000,
+    b"PAR1",
+)
+FOLDERS = (
+    "out",
+    "deep/er/out",
+    "with space",
+    "ünï",
+    "new\nline",
+    "-dash",
+    "~",
+    "x" * 5000,
+    "a\udce9",
+    "out/../out",
+)
 FAMILIES = ("llama", "gpt2", "qwen3_moe")
 """The first is the one that runs use."""
-_FEW_FITS = ("--detectors", "probe", "--bundles", "probe", "--seeds", "1", "--tosses", "0", "--resamples", "100")
+_FEW_FITS = (
+    "--detectors",
+    "probe",
+    "--bundles",
+    "probe",
+    "--seeds",
+    "1",
+    "--tosses",
+    "0",
+    "--resamples",
+    "100",
+)
 
 
 @dataclass
@@ -94,7 +189,9 @@ class Stage:
     def copy(self, name: str, to: Path) -> list[str]:
         """Copies a model or a run; the names of its files, relative to the copy."""
         shutil.copytree(self.folder / name, to, dirs_exist_ok=True)
-        return sorted(path.relative_to(to).as_posix() for path in to.rglob("*") if path.is_file())
+        return sorted(
+            path.relative_to(to).as_posix() for path in to.rglob("*") if path.is_file()
+        )
 
 
 # Generators.
@@ -124,7 +221,17 @@ def put_in_the_way(rng: random.Random, case: Case, path: Path) -> None:
     elif kind == 2:
         os.mkfifo(path)
     else:
-        path.symlink_to(rng.choice((str(case.folder / "neighbour"), path.name, "nowhere", "/dev/full", "/dev/zero")))
+        path.symlink_to(
+            rng.choice(
+                (
+                    str(case.folder / "neighbour"),
+                    path.name,
+                    "nowhere",
+                    "/dev/full",
+                    "/dev/zero",
+                )
+            )
+        )
 
 
 def damaged(rng: random.Random, content: bytes) -> bytes:
@@ -148,19 +255,34 @@ def commands() -> dict[str, Any]:
     from anchorscope.cli.main import app
 
     top: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    groups = {name: command.commands for name, command in top.items() if hasattr(command, "commands")}
-    inner = {f"{name} {sub}": command for name, subs in groups.items() for sub, command in subs.items()}
-    return {name: command for name, command in {**top, **inner}.items() if name not in groups}
+    groups = {
+        name: command.commands
+        for name, command in top.items()
+        if hasattr(command, "commands")
+    }
+    inner = {
+        f"{name} {sub}": command
+        for name, subs in groups.items()
+        for sub, command in subs.items()
+    }
+    return {
+        name: command
+        for name, command in {**top, **inner}.items()
+        if name not in groups
+    }
 
 
 def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
     """Every command in turn, with odd values of its options."""
     shutil.copy(stage.folder / "facts.jsonl", case.user)
     model, run, other, probe = (
-        stage.path(name) for name in ("models/llama", "run", "other", "detectors/bundles/probe")
+        stage.path(name)
+        for name in ("models/llama", "run", "other", "detectors/bundles/probe")
     )
     study = f"models = [{model!r}]\ndatasets = ['file:facts.jsonl']\n[defaults]\nlimit = 5\ndevice = 'cpu'\n"
-    (case.user / "study.toml").write_text(study)  # it ends soon: five questions are too few
+    (case.user / "study.toml").write_text(
+        study
+    )  # it ends soon: five questions are too few
     good = {
         "run": ["--model", model, "--dataset", "file:facts.jsonl", "--out", "out"],
         "data": ["facts.jsonl"],
@@ -173,19 +295,33 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "serve": [probe, "--model", model, "--port", "0"],
         "detector card": [probe],
         "validate": ["--out", "out"],
-        **{f"study {name}": ["study.toml", "--out", "out"] for name in ("run", "status", "report")},
+        **{
+            f"study {name}": ["study.toml", "--out", "out"]
+            for name in ("run", "status", "report")
+        },
     }
     number = int(case.folder.name.rpartition("-")[2])
     name = list(commands())[number % len(commands())]
     case.words = [*name.split(), *good.get(name, [])]
-    options = [one for one in commands()[name].params if one.param_type_name == "option" and one.name != "help"]
+    options = [
+        one
+        for one in commands()[name].params
+        if one.param_type_name == "option" and one.name != "help"
+    ]
     for option in rng.choices(options, k=rng.choice((1, 2, 6))) if options else ():
         word = rng.choice([*option.opts, *option.secondary_opts])
-        case.words += [word] if option.is_flag else [word, rng.choice(rng.choice((NUMBERS, TEXTS, ("all", "auto"))))]
+        case.words += (
+            [word]
+            if option.is_flag
+            else [word, rng.choice(rng.choice((NUMBERS, TEXTS, ("all", "auto"))))]
+        )
     case.words += ["--dry-run"] * (name == "run" and rng.random() < 0.8)
     case.outs, case.may_reach_out = [".", "user/out"], True
     if name in ("validate", "bench", "run", "fit", "view", "detect", "serve"):
-        case.interrupt = (4.0, rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)))
+        case.interrupt = (
+            4.0,
+            rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),
+        )
 
 
 def make_folder(rng: random.Random, stage: Stage, case: Case) -> None:
@@ -197,26 +333,54 @@ def make_folder(rng: random.Random, stage: Stage, case: Case) -> None:
         kind = rng.randrange(4)
         if kind == 0:
             put_in_the_way(rng, case, path)
-        elif kind == 1:  # a project with a copied recipe and folders that happen to have our names
+        elif (
+            kind == 1
+        ):  # a project with a copied recipe and folders that happen to have our names
             for inner in ("work", "figures"):
                 (path / inner).mkdir(parents=True)
                 plant(path / inner, rng)
             shutil.copy(stage.path("run/recipe.toml"), path)
-        elif kind == 2:  # a run of ours in which the user keeps files too, some in the place of results
+        elif (
+            kind == 2
+        ):  # a run of ours in which the user keeps files too, some in the place of results
             below = os.path.relpath(path, case.folder)
             case.ours = {os.path.join(below, file) for file in stage.copy("run", path)}
             plant(path / "work", rng)
-            for result in rng.sample(("items.parquet", "recipe.toml", "manifest.json", "index.json", "work"), 2):
+            for result in rng.sample(
+                ("items.parquet", "recipe.toml", "manifest.json", "index.json", "work"),
+                2,
+            ):
                 taken = os.path.join(below, result)
-                case.ours = {file for file in case.ours if not f"{file}/".startswith(f"{taken}/")}
+                case.ours = {
+                    file for file in case.ours if not f"{file}/".startswith(f"{taken}/")
+                }
                 put_in_the_way(rng, case, path / result)
     case.outs = [os.path.relpath(path, case.folder), "user/compared"]
     run = ["run", stage.path("run/recipe.toml"), "--out", name]
-    mistyped = ["run", "--model", stage.path("models/llama"), "--dataset", "file:typo.csv", "--out", name]
-    compare = ["compare", stage.path("run"), stage.path("other"), "--allow", "all", "--out", name]
+    mistyped = [
+        "run",
+        "--model",
+        stage.path("models/llama"),
+        "--dataset",
+        "file:typo.csv",
+        "--out",
+        name,
+    ]
+    compare = [
+        "compare",
+        stage.path("run"),
+        stage.path("other"),
+        "--allow",
+        "all",
+        "--out",
+        name,
+    ]
     detect = ["detect", stage.path("other"), *_FEW_FITS, "--folds", "2", "--out", name]
     read = [[command, "--", name] for command in ("show", "data", "verify")]
-    read += [["view", "--json", "--", name], ["compare", name, stage.path("other"), "--out", "compared"]]
+    read += [
+        ["view", "--json", "--", name],
+        ["compare", name, stage.path("other"), "--out", "compared"],
+    ]
     case.words = rng.choice([*read, run, [*run, "--fresh"], mistyped, compare, detect])
 
 
@@ -234,10 +398,15 @@ def make_model(rng: random.Random, stage: Stage, case: Case) -> None:
     """A model that somebody tampered with: settings, bytes, code and pickles beside the weights."""
     path = case.user / rng.choice(("model", "my, model", "modèle"))
     files = stage.copy(f"models/{rng.choice(FAMILIES)}", path)
-    trap, config = str(case.user / "the trap was sprung"), json.loads((path / "config.json").read_bytes())
+    trap, config = (
+        str(case.user / "the trap was sprung"),
+        json.loads((path / "config.json").read_bytes()),
+    )
     kind = rng.randrange(4)
     if kind == 0:
-        name = rng.choice([*config, "quantization_config", "auto_map", "rope_scaling", "text_config"])
+        name = rng.choice(
+            [*config, "quantization_config", "auto_map", "rope_scaling", "text_config"]
+        )
         config[name] = rng.choice((*VALUES, 0, 3, 10**6, 10**9, 10**400, "org/kernel"))
     elif kind == 1:
         file = path / rng.choice(files)
@@ -247,18 +416,33 @@ def make_model(rng: random.Random, stage: Stage, case: Case) -> None:
             put_in_the_way(rng, case, file)
     elif kind == 2:
         settings = json.loads((path / "tokenizer_config.json").read_bytes())
-        settings["chat_template"] = rng.choice(("{{ messages", "{{ ''.__class__ }}", "{{ 'a' * 10**10 }}", 5))
+        settings["chat_template"] = rng.choice(
+            ("{{ messages", "{{ ''.__class__ }}", "{{ 'a' * 10**10 }}", 5)
+        )
         (path / "tokenizer_config.json").write_text(json.dumps(settings))
     else:
         for name in ("pytorch_model.bin", "tokenizer.pkl"):
             (path / name).write_bytes(pickle.dumps(_Pickled(trap)))
         for name in ("modeling_own.py", "configuration_own.py", "json.py"):
-            (path / name).write_text(f"import os\nos.mkdir({trap!r})\nclass Own: pass\n")
-        config["auto_map"] = {"AutoConfig": "configuration_own.Own", "AutoModelForCausalLM": "modeling_own.Own"}
+            (path / name).write_text(
+                f"import os\nos.mkdir({trap!r})\nclass Own: pass\n"
+            )
+        config["auto_map"] = {
+            "AutoConfig": "configuration_own.Own",
+            "AutoModelForCausalLM": "modeling_own.Own",
+        }
         config["model_type"] = rng.choice((config["model_type"], "own"))
     if kind in (0, 3):
         (path / "config.json").write_text(json.dumps(config))
-    case.words = ["run", "--model", str(path), "--dataset", f"file:{stage.path('facts.jsonl')}", "--limit", "70"]
+    case.words = [
+        "run",
+        "--model",
+        str(path),
+        "--dataset",
+        f"file:{stage.path('facts.jsonl')}",
+        "--limit",
+        "70",
+    ]
     case.words += ["--prompt", rng.choice(("few-shot", "chat"))]
     if rng.random() < 0.5:
         case.words.append("--dry-run")
@@ -289,7 +473,12 @@ _CHANGES = {
 }
 """Audit events that change the disk: the argument that is a path, and the one that is its folder's handle."""
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_NETWORK = ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto")
+_NETWORK = (
+    "socket.connect",
+    "socket.getaddrinfo",
+    "socket.gethostbyname",
+    "socket.sendto",
+)
 
 
 def run_case(case: Case, command: Callable[[], object], home: Path) -> Outcome:
@@ -308,17 +497,27 @@ def run_case(case: Case, command: Callable[[], object], home: Path) -> Outcome:
             waiting = None
         elif not done:
             time.sleep(0.02)
-    texts = {name: path.read_bytes().decode(errors="backslashreplace") for name, path in notes.items()}
+    texts = {
+        name: path.read_bytes().decode(errors="backslashreplace")
+        for name, path in notes.items()
+    }
     for path in notes.values():
         path.unlink()
     reached = tuple(dict.fromkeys(texts["reached"].splitlines()))
-    return Outcome(os.waitstatus_to_exitcode(status), texts["err"], texts["out"], reached)
+    return Outcome(
+        os.waitstatus_to_exitcode(status), texts["err"], texts["out"], reached
+    )
 
 
-def _run_child(case: Case, command: Callable[[], object], notes: dict[str, Path], home: Path) -> None:
+def _run_child(
+    case: Case, command: Callable[[], object], notes: dict[str, Path], home: Path
+) -> None:
     code = 1
     try:
-        addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        addresses = (
+            int(Path("/proc/self/statm").read_text().split()[0])
+            * resource.getpagesize()
+        )
         resource.setrlimit(resource.RLIMIT_AS, (addresses + (8 << 30),) * 2)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
@@ -327,7 +526,9 @@ def _run_child(case: Case, command: Callable[[], object], notes: dict[str, Path]
         os.chdir(case.user)
         for handle, path in enumerate(("/dev/null", notes["out"], notes["err"])):
             os.dup2(os.open(path, os.O_RDWR), handle)
-        sys.stdout, sys.stderr = (os.fdopen(handle, "w", closefd=False) for handle in (1, 2))
+        sys.stdout, sys.stderr = (
+            os.fdopen(handle, "w", closefd=False) for handle in (1, 2)
+        )
         tempfile.tempdir = None
         for name, variable in (("tmp", "TMPDIR"), ("cache", "ANCHORSCOPE_CACHE")):
             (case.folder / name).mkdir(exist_ok=True)
@@ -339,7 +540,11 @@ def _run_child(case: Case, command: Callable[[], object], notes: dict[str, Path]
             command()
             code = 0
         except SystemExit as ending:
-            code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+            code = (
+                ending.code
+                if isinstance(ending.code, int)
+                else int(ending.code is not None)
+            )
         threading._shutdown()  # type: ignore[attr-defined]
         sys.stdout.flush()
     except BaseException:
@@ -361,8 +566,14 @@ def _put_up_fence(roots: list[Path], log: Path) -> None:
     def check(path: Any, folder: Any = -1) -> None:
         if isinstance(path, int) or path is None or b"\0" in os.fsencode(path):
             return  # a handle was opened before
-        start = os.getcwd() if folder in (-1, None) else os.readlink(f"/proc/self/fd/{folder}")
-        parent, name = os.path.split(os.path.join(start, os.fsdecode(path)).rstrip("/") or "/")
+        start = (
+            os.getcwd()
+            if folder in (-1, None)
+            else os.readlink(f"/proc/self/fd/{folder}")
+        )
+        parent, name = os.path.split(
+            os.path.join(start, os.fsdecode(path)).rstrip("/") or "/"
+        )
         real = os.path.join(os.path.realpath(parent), name)
         if not f"{real}/".startswith((*allowed, "/dev/", "/proc/self/")):
             refuse(errno.EROFS, "outside", real)
@@ -373,7 +584,9 @@ def _put_up_fence(roots: list[Path], log: Path) -> None:
         elif event in _CHANGES:
             for number, folder in _CHANGES[event]:
                 check(arguments[number], arguments[folder])
-        elif event in _NETWORK and not (event == "socket.connect" and arguments[0].family == socket.AF_UNIX):
+        elif event in _NETWORK and not (
+            event == "socket.connect" and arguments[0].family == socket.AF_UNIX
+        ):
             refuse(errno.ENETUNREACH, "network", arguments[-1])
         elif event == "subprocess.Popen" and "pip" in map(str, arguments[1]):
             refuse(errno.EACCES, "network", "pip")
@@ -394,7 +607,10 @@ def list_entries(folder: Path) -> dict[str, str]:
 
 def _entries_below(folder: bytes, below: bytes) -> Iterator[tuple[str, str]]:
     for entry in os.scandir(os.path.join(folder, below)):
-        name, mode = os.path.join(below, entry.name), entry.stat(follow_symlinks=False).st_mode
+        name, mode = (
+            os.path.join(below, entry.name),
+            entry.stat(follow_symlinks=False).st_mode,
+        )
         content = ""
         if entry.is_symlink():
             content = os.fsdecode(os.readlink(entry.path))
@@ -406,7 +622,9 @@ def _entries_below(folder: bytes, below: bytes) -> Iterator[tuple[str, str]]:
         yield os.fsdecode(name), f"{mode:o} {content}"
 
 
-def find_faults(case: Case, before: dict[str, str], after: dict[str, str], outcome: Outcome) -> list[str]:
+def find_faults(
+    case: Case, before: dict[str, str], after: dict[str, str], outcome: Outcome
+) -> list[str]:
     """What went wrong, one line each; nothing where the command kept to the rules."""
     lines = [line for line in outcome.stderr.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("error: ")]
@@ -414,23 +632,44 @@ def find_faults(case: Case, before: dict[str, str], after: dict[str, str], outco
     allowed = {0, 2} | ({128 + case.interrupt[1]} if case.interrupt else set())
     faults = []
     if outcome.code not in allowed:
-        faults.append(f"exit code {outcome.code}{' (hangs)' * (outcome.code == -14)}: {last}")
+        faults.append(
+            f"exit code {outcome.code}{' (hangs)' * (outcome.code == -14)}: {last}"
+        )
     elif "Traceback (most recent call last)" in outcome.stderr + outcome.stdout:
         faults.append(f"a traceback: {last}")
     elif (outcome.code == 2) != (len(errors) == 1 and lines[-1] == errors[0]):
-        faults.append(f"exit code {outcome.code} with {len(errors)} error lines, the last line is: {last}")
+        faults.append(
+            f"exit code {outcome.code} with {len(errors)} error lines, the last line is: {last}"
+        )
     if control := _CONTROL.search(outcome.stderr + outcome.stdout):
         faults.append(f"prints a control character: {control[0]!r}")
-    faults += [f"tried: {line[:300]}" for line in outcome.reached if not case.may_reach_out]
+    faults += [
+        f"tried: {line[:300]}" for line in outcome.reached if not case.may_reach_out
+    ]
     for name, was in before.items():
         ours = any(file == name or file.startswith(f"{name}/") for file in case.ours)
         if after.get(name) != was and not ours and not _moved_aside(name, was, after):
-            faults.append(f"the user's {name!r} ({was[:40]}) is {after.get(name, 'gone')[:40]}")
-    outs = [out for out in case.outs if outcome.code != 2 or _has_answers(case.folder / out)]
-    outs += [os.path.relpath(os.path.realpath(case.folder / out), os.path.realpath(case.folder)) for out in outs]
-    new = [name for name in after if name not in before and not name.startswith("cache") and name != "tmp"]
+            faults.append(
+                f"the user's {name!r} ({was[:40]}) is {after.get(name, 'gone')[:40]}"
+            )
+    outs = [
+        out for out in case.outs if outcome.code != 2 or _has_answers(case.folder / out)
+    ]
+    outs += [
+        os.path.relpath(
+            os.path.realpath(case.folder / out), os.path.realpath(case.folder)
+        )
+        for out in outs
+    ]
+    new = [
+        name
+        for name in after
+        if name not in before and not name.startswith("cache") and name != "tmp"
+    ]
     strange = [name for name in new if not any(_leads_to(name, out) for out in outs)]
-    return faults + ([f"left {len(strange)} new entries: {strange[:3]}"] if strange else [])
+    return faults + (
+        [f"left {len(strange)} new entries: {strange[:3]}"] if strange else []
+    )
 
 
 def _moved_aside(name: str, was: str, after: dict[str, str]) -> bool:
@@ -440,20 +679,35 @@ def _moved_aside(name: str, was: str, after: dict[str, str]) -> bool:
         rf"{re.escape('/'.join(parts[:depth]))}\.changed-\d+{re.escape('/'.join(['', *parts[depth:]]))}"
         for depth in range(1, len(parts) + 1)
     )
-    return any(re.fullmatch(pattern, there) and after[there] == was for pattern in patterns for there in after)
+    return any(
+        re.fullmatch(pattern, there) and after[there] == was
+        for pattern in patterns
+        for there in after
+    )
 
 
 def _leads_to(name: str, out: str) -> bool:
     """Whether an entry is the folder, in it, or above it."""
-    return out == "." or name == out or name.startswith(f"{out}/") or out.startswith(f"{name}/")
+    return (
+        out == "."
+        or name == out
+        or name.startswith(f"{out}/")
+        or out.startswith(f"{name}/")
+    )
 
 
 def _has_answers(out: Path) -> bool:
     """Whether a failed run there is worth resuming, or a failed study remembers its runs."""
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    with suppress(
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+    ):
         if (out / "study.json").is_file():
             return bool(json.loads((out / "study.json").read_bytes())["failed"])
-        steps = json.loads((out / "index.json").read_bytes())["steps"] if (out / "index.json").is_file() else ()
+        steps = (
+            json.loads((out / "index.json").read_bytes())["steps"]
+            if (out / "index.json").is_file()
+            else ()
+        )
         return any(name.endswith(("/answers", "/planted")) for name in steps)
     return False
 
@@ -461,7 +715,9 @@ def _has_answers(out: Path) -> bool:
 # Many cases.
 
 
-def play(stage: Stage, folder: Path, name: str, seed: int) -> tuple[Case, Outcome, list[str]]:
+def play(
+    stage: Stage, folder: Path, name: str, seed: int
+) -> tuple[Case, Outcome, list[str]]:
     rng, case = random.Random(f"{name} {seed}"), Case(folder / f"{name}-{seed}")
     for inner in ("user", "neighbour"):
         (case.folder / inner).mkdir(parents=True)
@@ -484,17 +740,26 @@ def _call_anchorscope() -> None:
 def run_many(stage: Stage, folder: Path, cases: int | None, seed: int) -> int:
     """Runs cases of all generators; failures are written as they come, and the last line sums up."""
     in_tests = sum(count for _, count in GENERATORS.values())
-    counts = {name: round(count * (cases or in_tests) / in_tests) for name, (_, count) in GENERATORS.items()}
+    counts = {
+        name: round(count * (cases or in_tests) / in_tests)
+        for name, (_, count) in GENERATORS.items()
+    }
     failed, missing = 0, set(commands())
     for name, count in counts.items():
         for number in range(seed * 1_000_000, seed * 1_000_000 + count):
             case, _, faults = play(stage, folder, name, number)
             shutil.rmtree(case.folder)
             failed += bool(faults)
-            missing -= {command for command in missing if case.words[: command.count(" ") + 1] == command.split()}
+            missing -= {
+                command
+                for command in missing
+                if case.words[: command.count(" ") + 1] == command.split()
+            }
             for fault in faults[:4]:
                 again = f"python tools/hostile.py --replay {name} {number}"
-                sys.stdout.write(f"{name} {number}: {fault[:600]}\n    {str(case.words)[:600]}\n    again: {again}\n")
+                sys.stdout.write(
+                    f"{name} {number}: {fault[:600]}\n    {str(case.words)[:600]}\n    again: {again}\n"
+                )
             sys.stdout.flush()
     called = f"no {', no '.join(sorted(missing))}" if missing else "every command"
     sys.stdout.write(f"{sum(counts.values())} cases, {called}; {failed} failed\n")
@@ -503,8 +768,12 @@ def run_many(stage: Stage, folder: Path, cases: int | None, seed: int) -> int:
 
 def replay(stage: Stage, folder: Path, name: str, seed: int) -> int:
     case, outcome, faults = play(stage, folder, name, seed)
-    sys.stdout.write(f"anchorscope {case.words!r} in {case.user}\nexit code {outcome.code}\n")
-    sys.stdout.write(f"{outcome.stdout[-2000:]}\n{outcome.stderr[-4000:]}\n{faults or 'no fault'}\n")
+    sys.stdout.write(
+        f"anchorscope {case.words!r} in {case.user}\nexit code {outcome.code}\n"
+    )
+    sys.stdout.write(
+        f"{outcome.stdout[-2000:]}\n{outcome.stderr[-4000:]}\n{faults or 'no fault'}\n"
+    )
     return 1 if faults else 0
 
 
@@ -552,8 +821,21 @@ def _fill_stage(folder: Path) -> None:
         tiny_model(family).save_pretrained(folder / "models" / family)
         byte_tokenizer().save_pretrained(folder / "models" / family)
     model = small_model(folder / "models" / "llama")
-    options = quick_options(write_questions(folder / "facts.jsonl"), model=str(model), folds=2, random_cuts=1)
+    options = quick_options(
+        write_questions(folder / "facts.jsonl"),
+        model=str(model),
+        folds=2,
+        random_cuts=1,
+    )
     run_recipe(make_recipe(options), folder / "run")
-    run_recipe(make_recipe({**options, "seed": 1, "keep": ("states",)}), folder / "other")
+    run_recipe(
+        make_recipe({**options, "seed": 1, "keep": ("states",)}), folder / "other"
+    )
     few = {"folds": 2, "seeds": 1, "tosses": 0, "resamples": 100}
-    detect([folder / "other"], out=folder / "detectors", detectors=("probe",), bundles=("probe",), **few)
+    detect(
+        [folder / "other"],
+        out=folder / "detectors",
+        detectors=("probe",),
+        bundles=("probe",),
+        **few,
+    )

@@ -18,11 +18,17 @@ from anchorscope.recipe import make_recipe, to_toml
 from compared_runs import seal_run
 from made_detection import LAYERS, RUNS, WIDTH, made_dataset
 
-ALL_RUNS, STATES, CUTS = tuple(RUNS), ("clean", "question-only"), ("clean", "question-only", "knockout")
+ALL_RUNS, STATES, CUTS = (
+    tuple(RUNS),
+    ("clean", "question-only"),
+    ("clean", "question-only", "knockout"),
+)
 SITE, POSITION = "mlp", "final"
 
 
-def questions_of(name: str, n: int = 80, seed: int = 0, n_true: int | None = None, shift: float = 0.0) -> Dataset:
+def questions_of(
+    name: str, n: int = 80, seed: int = 0, n_true: int | None = None, shift: float = 0.0
+) -> Dataset:
     """Made items; `n_true` of them are true where it is not half of them."""
     data = made_dataset(n, seed, name=name, shift=shift)
     if n_true is None:
@@ -44,16 +50,26 @@ def write_kept_run(
     folder.mkdir(parents=True)
     names = [one.name for one in datasets]
     files = [f"file:{name}.jsonl" for name in names]
-    recipe = make_recipe({"datasets": files, "model": "tiny", "dtype": "float32", **options})
+    recipe = make_recipe(
+        {"datasets": files, "model": "tiny", "dtype": "float32", **options}
+    )
     (folder / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
     pl.concat([_items(one) for one in datasets]).write_parquet(folder / "items.parquet")
     for one in datasets:
         for run in kept:
             _write_states(folder, one, run, run == nan_in)
         if features and kept:
-            unread = {name: np.zeros(len(one.labels)) for name in FEATURE_SCHEMA if name not in one.features.columns}
-            table = pl.DataFrame({**unread, **one.features.columns, "item_id": list(one.item_ids)})
-            table.select(list(FEATURE_SCHEMA)).write_parquet(folder / "states" / one.name / "features.parquet")
+            unread = {
+                name: np.zeros(len(one.labels))
+                for name in FEATURE_SCHEMA
+                if name not in one.features.columns
+            }
+            table = pl.DataFrame(
+                {**unread, **one.features.columns, "item_id": list(one.item_ids)}
+            )
+            table.select(list(FEATURE_SCHEMA)).write_parquet(
+                folder / "states" / one.name / "features.parquet"
+            )
     model = {
         "name": "tiny",
         "source": "tiny",
@@ -65,7 +81,9 @@ def write_kept_run(
         "random_weights": False,
     }
     layers = {name: [1, 1, 1] for name in names}
-    return seal_run(folder, model, template=asdict(FEW_SHOT_TEMPLATE), reference_layers=layers)
+    return seal_run(
+        folder, model, template=asdict(FEW_SHOT_TEMPLATE), reference_layers=layers
+    )
 
 
 def _items(data: Dataset) -> pl.DataFrame:
@@ -96,7 +114,12 @@ def _items(data: Dataset) -> pl.DataFrame:
         )
     ]
     more = [
-        row | {"item_id": f"{row['item_id']} {copy}", "status": "unbalanced", "weight": None}
+        row
+        | {
+            "item_id": f"{row['item_id']} {copy}",
+            "status": "unbalanced",
+            "weight": None,
+        }
         for row in rows
         if not row["truthful"]
         for copy in range(2)
@@ -109,7 +132,12 @@ def _write_states(folder: Path, data: Dataset, run: str, broken: bool) -> None:
     found = data.features.states
     states = torch.stack(
         [
-            torch.stack([found.get((run, site, layer), found[run, SITE, layer] + 0.1) for layer in LAYERS])
+            torch.stack(
+                [
+                    found.get((run, site, layer), found[run, SITE, layer] + 0.1)
+                    for layer in LAYERS
+                ]
+            )
             for site in sites
         ]
     )[None]

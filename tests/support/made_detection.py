@@ -16,7 +16,11 @@ RUNS = (
     "question-only",
     "answer-mean",
     "random-weights",
-    *(boost_name(side, alpha) for side in ("question", "answer") for alpha in (1.0, 3.0)),
+    *(
+        boost_name(side, alpha)
+        for side in ("question", "answer")
+        for alpha in (1.0, 3.0)
+    ),
 )
 LAYERS, WIDTH = (3, 4), 12
 COLUMNS = (
@@ -32,7 +36,13 @@ COLUMNS = (
 )
 
 
-def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "made", shift: float = 0.0) -> Dataset:
+def made_dataset(
+    n: int = 120,
+    seed: int = 0,
+    signal: float = 1.5,
+    name: str = "made",
+    shift: float = 0.0,
+) -> Dataset:
     """Items of both kinds, three relations, groups of two; `signal` parts true from false, `shift` moves all states."""
     rng = np.random.default_rng(seed)
     labels = np.arange(n) % 2 == 0
@@ -43,9 +53,19 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
         share = 0.0 if run == "random-weights" else 0.5 if run == "knockout" else 1.0
         for site in ("mlp", "residual") if run == CLEAN else ("mlp",):
             for layer in LAYERS:
-                own = np.random.default_rng([seed, 7 if run != "random-weights" else place, layer])
+                own = np.random.default_rng(
+                    [seed, 7 if run != "random-weights" else place, layer]
+                )
                 noise = own.normal(size=(n, WIDTH)) + 0.1 * rng.normal(size=(n, WIDTH))
-                values = noise * 2 + signal * share * truth[:, None] * direction / np.linalg.norm(direction) + shift
+                values = (
+                    noise * 2
+                    + signal
+                    * share
+                    * truth[:, None]
+                    * direction
+                    / np.linalg.norm(direction)
+                    + shift
+                )
                 states[run, site, layer] = torch.from_numpy(values.astype(np.float32))
     columns = {column: rng.normal(size=n) + 0.5 * signal * truth for column in COLUMNS}
     relations = [f"relation {place % 3}" for place in range(n)]
@@ -55,7 +75,9 @@ def made_dataset(n: int = 120, seed: int = 0, signal: float = 1.5, name: str = "
     natural = np.where(labels, 1.0, 3.0)
     columns["text"] = texts_of(texts)
     features = Features(n, states, columns)
-    return Dataset(name, features, labels, np.arange(n) // 2, relations, names, natural, keys)
+    return Dataset(
+        name, features, labels, np.arange(n) // 2, relations, names, natural, keys
+    )
 
 
 def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:
@@ -63,8 +85,17 @@ def made_fits(dataset: Dataset | None = None, seeds: int = 1) -> DetectorFits:
     data = dataset or made_dataset()
     sets = [nested_sets(data, 2, seed, "made") for seed in range(seeds)]
     training = Training.together([*sets, whole_set(data, 0, "made")])
-    return DetectorFits(TrainingData(data.features, training, "mlp", torch.device("cpu")), data)
+    return DetectorFits(
+        TrainingData(data.features, training, "mlp", torch.device("cpu")), data
+    )
 
 
-def made_trained(dataset: Dataset | None = None, tosses: int = 0, seeds: int = 2) -> TrainedOn:
-    return TrainedOn(dataset or made_dataset(), "mlp", Plan(folds=2, seeds=seeds, tosses=tosses), torch.device("cpu"))
+def made_trained(
+    dataset: Dataset | None = None, tosses: int = 0, seeds: int = 2
+) -> TrainedOn:
+    return TrainedOn(
+        dataset or made_dataset(),
+        "mlp",
+        Plan(folds=2, seeds=seeds, tosses=tosses),
+        torch.device("cpu"),
+    )

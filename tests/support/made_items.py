@@ -40,26 +40,53 @@ def make_item(
         parts=parts or QuestionParts((), (), ()),
         prefix_length=prefix_length,
     )
-    question = Question(dataset="made", item_id=name, question=f"What of {name}?", answers=("so",))
+    question = Question(
+        dataset="made", item_id=name, question=f"What of {name}?", answers=("so",)
+    )
     answer = Answer("so", ids[answer_start:], None, "answered")
-    return Item(question, answer, Label(truthful=True, group=0, status="used", weight=1.0), located)
+    return Item(
+        question,
+        answer,
+        Label(truthful=True, group=0, status="used", weight=1.0),
+        located,
+    )
 
 
 def random_items(n: int) -> list[Item]:
     """Items of different lengths behind a prefix of five tokens; every second one has a property to cut."""
     rng, items = np.random.default_rng(0), []
     for index in range(n):
-        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(12, 20))).tolist())
+        ids = (
+            7,
+            8,
+            9,
+            10,
+            11,
+            *rng.integers(0, 256, int(rng.integers(12, 20))).tolist(),
+        )
         question = (6, 7, 8 + index % 3)
         parts = QuestionParts(question[:1], question[1:] if index % 2 else (), question)
-        items.append(make_item(ids, len(ids) - 3, question, 5, parts, name=f"item-{index}"))
+        items.append(
+            make_item(ids, len(ids) - 3, question, 5, parts, name=f"item-{index}")
+        )
     return items
 
 
-def random_probes(lm: LanguageModel, seed: int = 0, n_folds: int = 2, n_probes: int = 3) -> ProbeSet:
-    generator, shape = torch.Generator().manual_seed(seed), (n_probes, n_folds, lm.n_layers)
+def random_probes(
+    lm: LanguageModel, seed: int = 0, n_folds: int = 2, n_probes: int = 3
+) -> ProbeSet:
+    generator, shape = (
+        torch.Generator().manual_seed(seed),
+        (n_probes, n_folds, lm.n_layers),
+    )
     weight = torch.randn(*shape, lm.d_model, generator=generator)
-    return ProbeSet(weight, torch.randn(shape, generator=generator), np.ones(shape), np.ones(shape), ())
+    return ProbeSet(
+        weight,
+        torch.randn(shape, generator=generator),
+        np.ones(shape),
+        np.ones(shape),
+        (),
+    )
 
 
 def no_model() -> Any:
@@ -68,7 +95,9 @@ def no_model() -> Any:
 
 def make_mass(name: str) -> AttentionMass:
     """Made-up attention that an item's first 64 tokens receive, always the same for a name."""
-    return AttentionMass(0, tuple(stream(0, "made mass", name).gamma(1.0, size=64).tolist()))
+    return AttentionMass(
+        0, tuple(stream(0, "made mass", name).gamma(1.0, size=64).tolist())
+    )
 
 
 class MadeMasses(dict[str, AttentionMass]):
@@ -79,12 +108,22 @@ class MadeMasses(dict[str, AttentionMass]):
         return make_mass(name)
 
 
-def make_setting(positions: tuple[str, ...], writer: Callable[[], Writer] = no_model, **others: Any) -> Setting:
+def make_setting(
+    positions: tuple[str, ...], writer: Callable[[], Writer] = no_model, **others: Any
+) -> Setting:
     """What interventions are given: all edges, seed 0, all items, unless a test wants others."""
-    made = {"positions": positions, "edges": "all", "seed": 0, "writer": writer, "masses": MadeMasses}
+    made = {
+        "positions": positions,
+        "edges": "all",
+        "seed": 0,
+        "writer": writer,
+        "masses": MadeMasses,
+    }
     return Setting(**{**made, **others})
 
 
 def planner_of(lm: LanguageModel, batch_tokens: int) -> Planner:
     windows = tuple(lm.sliding_window(layer) for layer in range(lm.n_layers))
-    return Planner(lm.n_layers, lm.n_heads, windows, batch_tokens, compile_threshold(lm))
+    return Planner(
+        lm.n_layers, lm.n_heads, windows, batch_tokens, compile_threshold(lm)
+    )

@@ -46,16 +46,25 @@ class ManyWorkers(Executor):
 
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         self.shards += shards
-        parts = {index: self._run(shards[index], progress) for index in self.order(range(len(shards)))}
+        parts = {
+            index: self._run(shards[index], progress)
+            for index in self.order(range(len(shards)))
+        }
         return [parts[index] for index in range(len(shards))]
 
     def _run(self, shard: Shard, progress: Progress) -> Part:
-        part: Part = pickle.loads(pickle.dumps(Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)))
+        part: Part = pickle.loads(
+            pickle.dumps(
+                Worker(self.lm).run(pickle.loads(pickle.dumps(shard)), progress)
+            )
+        )
         return part
 
 
 def with_little_memory(
-    lm: LanguageModel, tokens: int, make_error: Callable[[], BaseException] = torch.OutOfMemoryError
+    lm: LanguageModel,
+    tokens: int,
+    make_error: Callable[[], BaseException] = torch.OutOfMemoryError,
 ) -> tuple[LanguageModel, list[int]]:
     """The same model on a device that holds no more tokens than these, and how many each batch had."""
     small: LanguageModel = wrap(copy.deepcopy(lm.model), lm.tokenizer)

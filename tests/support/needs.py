@@ -18,20 +18,26 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 def chromium() -> str:
     installed = [command for name in BROWSERS if (command := shutil.which(name))]
     command = os.environ.get("ANCHORSCOPE_CHROMIUM") or next(iter(installed), None)
-    return command or _missing("Chromium; run: sh tools/install_chromium.sh, or name one in ANCHORSCOPE_CHROMIUM")
+    return command or _missing(
+        "Chromium; run: sh tools/install_chromium.sh, or name one in ANCHORSCOPE_CHROMIUM"
+    )
 
 
 def ray() -> None:
     """The library Ray; it is not imported, as the product makes its settings before it does so."""
     if find_spec("ray") is None:
-        _missing("Ray; run: make install, then .venv/bin/pip install -e '.[test]' -c constraints.txt")
+        _missing(
+            "Ray; run: make install, then .venv/bin/pip install -e '.[test]' -c constraints.txt"
+        )
 
 
 def embedded_model() -> Path:
     from anchorscope.models.embedded import installed_path
 
     name = "smollm2-135m"
-    return installed_path(name) or _missing(f"the embedded model; run: anchorscope models --install {name}")
+    return installed_path(name) or _missing(
+        f"the embedded model; run: anchorscope models --install {name}"
+    )
 
 
 def _missing(what: str) -> NoReturn:

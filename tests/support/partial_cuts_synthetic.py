@@ -27,25 +27,56 @@ def tiny_items(gap: int = 0) -> list[Item]:
     rng = np.random.default_rng(0)
     found = []
     for index in range(N):
-        ids = (7, 8, 9, 10, 11, *rng.integers(0, 256, int(rng.integers(9, 14)) + gap).tolist())
-        found.append(make_item(ids, len(ids) - 3, (5, 6, 7, 8 + index % 3), N_PREFIX, name=f"item-{index}"))
+        ids = (
+            7,
+            8,
+            9,
+            10,
+            11,
+            *rng.integers(0, 256, int(rng.integers(9, 14)) + gap).tolist(),
+        )
+        found.append(
+            make_item(
+                ids,
+                len(ids) - 3,
+                (5, 6, 7, 8 + index % 3),
+                N_PREFIX,
+                name=f"item-{index}",
+            )
+        )
     return found
 
 
-def tiny_inputs(lm: LanguageModel, items: list[Item] | None = None, **setting: Any) -> ExperimentInputs:
+def tiny_inputs(
+    lm: LanguageModel, items: list[Item] | None = None, **setting: Any
+) -> ExperimentInputs:
     """Random probes, labels that they get right in four of five cases, and the knockout in all layers."""
     items = items or tiny_items()
     base = make_inputs(n=N, n_layers=2, n_folds=N_FOLDS, resamples=200)
     executor, planner = LocalExecutor(lambda: lm), planner_of(lm, 400)
     folds = base.splits.folds
-    sets = tuple(tuple(random_probes(lm, 10 * q + s, N_FOLDS) for s in range(len(SITES))) for q in range(2))
+    sets = tuple(
+        tuple(random_probes(lm, 10 * q + s, N_FOLDS) for s in range(len(SITES)))
+        for q in range(2)
+    )
     scoring = Scoring(sets, folds)
-    found = run_clean(executor, planner, items, POSITIONS, Silent(), compiled=False, edges="all", site=0)
+    found = run_clean(
+        executor,
+        planner,
+        items,
+        POSITIONS,
+        Silent(),
+        compiled=False,
+        edges="all",
+        site=0,
+    )
     states = found.states
     plain = make_setting(POSITIONS)
     planned = [plan_cut(one, items, plain) for one in (KNOCKOUT, NONE)]
     passes = passes_of(planned, items, plain, planner)
-    effects, _ = measure(executor, passes, scoring, plain, lambda one: [HEADLINE], Silent())
+    effects, _ = measure(
+        executor, passes, scoring, plain, lambda one: [HEADLINE], Silent()
+    )
     at = lambda logits: logits[:, HEADLINE[0], HEADLINE[1]].transpose(1, 2, 0)  # noqa: E731
     before = at(score_states(scoring.scorer("cpu"), states))
     reference = np.tile([lm.n_layers - 1, lm.n_layers - 1, lm.n_layers - 2], (3, 1))

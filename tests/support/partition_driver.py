@@ -18,20 +18,35 @@ from small_shards import StrikeAfter, parts_here, small_shards
 def main(model: str, address: str, link: str) -> dict[str, Any]:
     """Whether the parts are right before and after, and how long it took."""
     ray = import_ray(address)
-    ray.init(address, _node_ip_address=address.rpartition(":")[0], log_to_driver=False, logging_level="ERROR")
+    ray.init(
+        address,
+        _node_ip_address=address.rpartition(":")[0],
+        log_to_driver=False,
+        logging_level="ERROR",
+    )
     ray_executor.OVERDUE = (5.0, 2.0)
     told: list[str] = []
-    executor = RayExecutor(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), told.append)
+    executor = RayExecutor(
+        choose(f"ray:{address}", 2), WorkerJob(model, threads=1), told.append
+    )
     lm = load(model, "float32", "cpu", False)
     shards = small_shards(lm, 24)
     right = parts_here(lm, shards)
     before = [bits(part) for part in executor.map(shards, Silent())] == right
     nodes = sorted(node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"])
     began = time.monotonic()
-    cut = StrikeAfter(3, lambda: subprocess.run(["ip", "link", "set", link, "down"], check=True))
+    cut = StrikeAfter(
+        3, lambda: subprocess.run(["ip", "link", "set", link, "down"], check=True)
+    )
     parts = [bits(part) for part in executor.map(shards, cut)]
     took = time.monotonic() - began
-    return {"nodes": nodes, "before": before, "after": parts == right, "took": took, "told": told}
+    return {
+        "nodes": nodes,
+        "before": before,
+        "after": parts == right,
+        "took": took,
+        "told": told,
+    }
 
 
 if __name__ == "__main__":

@@ -43,34 +43,58 @@ class Recomputed:
 
 
 def recompute(
-    run_folder: Path, model: Any, n_items: int, *, window: int | None = None, answer_start: AnswerStart | None = None
+    run_folder: Path,
+    model: Any,
+    n_items: int,
+    *,
+    window: int | None = None,
+    answer_start: AnswerStart | None = None,
 ) -> Recomputed:
     """Compares every clean and knockout log-odds of `n_items` items, spread over the run's datasets and folds.
 
     `model` is a plain transformers model with eager attention; `window` its sliding window, where it has one.
     """
     assert model.config._attn_implementation == "eager"
-    effects = pl.read_parquet(run_folder / "effects.parquet").filter(pl.col("intervention") == "knockout")
-    items = pl.read_parquet(run_folder / "items.parquet").filter(pl.col("status") == "used")
+    effects = pl.read_parquet(run_folder / "effects.parquet").filter(
+        pl.col("intervention") == "knockout"
+    )
+    items = pl.read_parquet(run_folder / "items.parquet").filter(
+        pl.col("status") == "used"
+    )
     probes = load_file(run_folder / "probes.safetensors")
     every = max(1, items.height // n_items)
     chosen = items.sort("dataset", "fold", "item_id").gather_every(every).head(n_items)
     saved, mine, places = [], [], set()
     for item in chosen.iter_rows(named=True):
-        own = effects.filter((pl.col("dataset") == item["dataset"]) & (pl.col("item_id") == item["item_id"]))
+        own = effects.filter(
+            (pl.col("dataset") == item["dataset"])
+            & (pl.col("item_id") == item["item_id"])
+        )
         (edges,) = own["variant"].unique().to_list()
         assert own["n_cut"].unique().to_list() == [len(item["question_tokens"])]
         start = answer_start(item) if answer_start is not None else None
         ids = item["input_ids"]
         clean = states_of(model, ids, mask_without(len(ids), [], "all", None, window))
-        cut = states_of(model, ids, mask_without(len(ids), item["question_tokens"], edges, start, window))
+        cut = states_of(
+            model,
+            ids,
+            mask_without(len(ids), item["question_tokens"], edges, start, window),
+        )
         for row in own.iter_rows(named=True):
             key = f"{item['dataset']}/{row['site']}/{row['position']}/{row['probe']}"
-            weight, bias = probes[f"{key}/weight"][item["fold"]], probes[f"{key}/bias"][item["fold"]]
+            weight, bias = (
+                probes[f"{key}/weight"][item["fold"]],
+                probes[f"{key}/bias"][item["fold"]],
+            )
             at = item["probe_positions"][row["position"]]
-            for states, logits in ((clean, row["logit_clean"]), (cut, row["logit_after"])):
+            for states, logits in (
+                (clean, row["logit_clean"]),
+                (cut, row["logit_after"]),
+            ):
                 saved.append(logits)
-                mine.append(((states[row["site"]][:, at] * weight).sum(-1) + bias).tolist())
+                mine.append(
+                    ((states[row["site"]][:, at] * weight).sum(-1) + bias).tolist()
+                )
             places.add((row["site"], row["position"], row["probe"]))
     theirs, ours = np.array(saved), np.array(mine)
     return Recomputed(
@@ -83,7 +107,13 @@ def recompute(
     )
 
 
-def mask_without(n: int, keys: list[int], edges: str, answer_start: int | None, window: int | None = None) -> Tensor:
+def mask_without(
+    n: int,
+    keys: list[int],
+    edges: str,
+    answer_start: int | None,
+    window: int | None = None,
+) -> Tensor:
     """Numbers to add to the attention scores, [1, 1, query, key]: causal, within the window, without the cut edges."""
     place = np.arange(n)
     later = place[None, :] > place[:, None]  # [query, key]
@@ -94,7 +124,9 @@ def mask_without(n: int, keys: list[int], edges: str, answer_start: int | None, 
             if edges == "all" or (edges == "outside" and i not in keys):
                 mask[i, j] = -np.inf
             elif edges == "direct":
-                assert answer_start is not None, "give answer_start to recompute direct edges"
+                assert answer_start is not None, (
+                    "give answer_start to recompute direct edges"
+                )
                 if i >= answer_start:
                     mask[i, j] = -np.inf
     return torch.tensor(mask, dtype=torch.float32)[None, None]
@@ -105,7 +137,9 @@ def states_of(model: Any, ids: list[int], mask: Tensor) -> dict[str, Tensor]:
     kept: dict[str, list[Tensor]] = {"attention": [], "mlp": [], "residual": []}
 
     def keep(site: str) -> Callable[[Any, Any, Any], None]:
-        return lambda module, given, out: kept[site].append((out[0] if isinstance(out, tuple) else out)[0].float())
+        return lambda module, given, out: kept[site].append(
+            (out[0] if isinstance(out, tuple) else out)[0].float()
+        )
 
     hooks = []
     for layer in model.model.layers:
@@ -114,7 +148,11 @@ def states_of(model: Any, ids: list[int], mask: Tensor) -> dict[str, Tensor]:
         hooks.append(layer.register_forward_hook(keep("residual")))
     try:
         with torch.no_grad():
-            model(torch.tensor([ids]), attention_mask=mask.to(model.dtype), use_cache=False)
+            model(
+                torch.tensor([ids]),
+                attention_mask=mask.to(model.dtype),
+                use_cache=False,
+            )
     finally:
         for hook in hooks:
             hook.remove()

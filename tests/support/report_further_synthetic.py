@@ -10,7 +10,12 @@ import numpy as np
 import polars as pl
 
 from anchorscope.report.checks import read
-from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, EXPERIMENT_SCHEMA, UNAVAILABLE_SCHEMA, Findings
+from anchorscope.report.findings import (
+    EXPERIMENT_ITEM_SCHEMA,
+    EXPERIMENT_SCHEMA,
+    UNAVAILABLE_SCHEMA,
+    Findings,
+)
 from anchorscope.report.run_page import write_report
 from report_synthetic import SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
 
@@ -38,28 +43,79 @@ class Experiments:
     def __init__(self, dataset: str, seed: int) -> None:
         self.dataset, self.rng, self.rows = dataset, np.random.default_rng(seed), []
 
-    def add(self, experiment: str, quantity: str, value: float, half: float | None = 3.0, **more: object) -> None:
+    def add(
+        self,
+        experiment: str,
+        quantity: str,
+        value: float,
+        half: float | None = 3.0,
+        **more: object,
+    ) -> None:
         """One statistic; without `half` it has no interval."""
         ends = {} if half is None else {"ci_low": value - half, "ci_high": value + half}
-        place = {"model": "m", "dataset": self.dataset, "site": "mlp", "position": "final", "experiment": experiment}
-        common = {"quantity": quantity, "value": value, "n": 120, "method": "bootstrap over groups"}
-        self.rows.append(dict.fromkeys(EXPERIMENT_SCHEMA) | place | common | ends | more)
+        place = {
+            "model": "m",
+            "dataset": self.dataset,
+            "site": "mlp",
+            "position": "final",
+            "experiment": experiment,
+        }
+        common = {
+            "quantity": quantity,
+            "value": value,
+            "n": 120,
+            "method": "bootstrap over groups",
+        }
+        self.rows.append(
+            dict.fromkeys(EXPERIMENT_SCHEMA) | place | common | ends | more
+        )
 
-    def groups(self, experiment: str, quantity: str, q: float, a: float, half: float, **more: object) -> None:
+    def groups(
+        self,
+        experiment: str,
+        quantity: str,
+        q: float,
+        a: float,
+        half: float,
+        **more: object,
+    ) -> None:
         for group, value in (("Q-Anchored", q), ("A-Anchored", a)):
-            self.add(experiment, quantity, value, half, group=group, assignment="corrected", truth="all", **more)
+            self.add(
+                experiment,
+                quantity,
+                value,
+                half,
+                group=group,
+                assignment="corrected",
+                truth="all",
+                **more,
+            )
 
 
 def layers(found: Experiments) -> None:
     """One layer reads the question, others help."""
     for group in GROUPS:
-        about = {"variant": "single", "assignment": "corrected", "group": group, "truth": "all"}
-        found.add("layers", "share_of_cumulative", 0.7, 0.2, against="cumulative", **about)
+        about = {
+            "variant": "single",
+            "assignment": "corrected",
+            "group": group,
+            "truth": "all",
+        }
+        found.add(
+            "layers", "share_of_cumulative", 0.7, 0.2, against="cumulative", **about
+        )
         found.add("layers", "deepest_layer", 6.0, 1.0, **about)
     for cut in range(9):
         bump = 0.3 * np.exp(-(((cut - 6) / 1.6) ** 2))
         found.groups(
-            "layers", "delta_p_reference", -40 * bump, -6 * bump, 2.5, variant="single", layer=cut, q_value=0.01
+            "layers",
+            "delta_p_reference",
+            -40 * bump,
+            -6 * bump,
+            2.5,
+            variant="single",
+            layer=cut,
+            q_value=0.01,
         )
     for cut in (0, 3, 6):
         about = {"variant": f"window {WINDOW}", "layer": cut, "q_value": 0.01}
@@ -70,9 +126,15 @@ def heads(found: Experiments) -> None:
     """Head 2 carries most."""
     for head in range(HEADS):
         q = -5.4 if head == 2 else found.rng.normal(-0.3, 0.4)
-        about = {"variant": f"head {head}", "layer": 8, "q_value": 0.003 if head == 2 else 0.6}
+        about = {
+            "variant": f"head {head}",
+            "layer": 8,
+            "q_value": 0.003 if head == 2 else 0.6,
+        }
         found.groups("heads", "delta_p_reference", q, q * 0.15, 1.6, **about)
-    found.groups("heads", "delta_p_reference", -8.4, -2.0, 2.0, variant="all heads", layer=8)
+    found.groups(
+        "heads", "delta_p_reference", -8.4, -2.0, 2.0, variant="all heads", layer=8
+    )
 
 
 def mediation(found: Experiments) -> None:
@@ -82,8 +144,14 @@ def mediation(found: Experiments) -> None:
         for layer in range(9):
             share = size / (1 + np.exp(layer - 5))
             about = {"truth": "all", "layer": layer, "p_value": 0.004, "q_value": 0.01}
-            for kind, part in (("opposite truth", 1.0), ("same truth", 0.15), ("other tokens", 0.05)):
-                found.add("mediation", quantity, share * part, 0.08, variant=kind, **about)
+            for kind, part in (
+                ("opposite truth", 1.0),
+                ("same truth", 0.15),
+                ("other tokens", 0.05),
+            ):
+                found.add(
+                    "mediation", quantity, share * part, 0.08, variant=kind, **about
+                )
             about |= {"variant": "opposite truth", "against": "same truth"}
             found.add("mediation", f"{quantity}_difference", share * 0.85, 0.1, **about)
 
@@ -104,7 +172,12 @@ def boundary(found: Experiments) -> None:
         "confidence_mean": (-0.6, -0.9, 0.08),
     }.items():
         found.groups("boundary", quantity, q, a, half, variant="weighted")
-        about = {"variant": "weighted", "assignment": "corrected", "truth": "all", "p_value": 0.0004}
+        about = {
+            "variant": "weighted",
+            "assignment": "corrected",
+            "truth": "all",
+            "p_value": 0.0004,
+        }
         found.add("boundary", f"{quantity}_difference", q - a, 1.4 * half, **about)
     found.add("boundary", "coverage", 0.83, 0.02, variant="weighted", n=2000)
 
@@ -114,8 +187,19 @@ def self_awareness(found: Experiments) -> None:
     about = {"assignment": "corrected"}
     for layer in range(LAYERS):
         for suffix, top in (("", 0.68), ("_within_truth", 0.62)):
-            value = 0.5 + (top - 0.5) * (1 - np.exp(-layer / 3)) + found.rng.normal(0, 0.008)
-            found.add("self-awareness", f"auc{suffix}", value, 0.03, probe_layer=layer, **about)
+            value = (
+                0.5
+                + (top - 0.5) * (1 - np.exp(-layer / 3))
+                + found.rng.normal(0, 0.008)
+            )
+            found.add(
+                "self-awareness",
+                f"auc{suffix}",
+                value,
+                0.03,
+                probe_layer=layer,
+                **about,
+            )
     for quantity, value in {
         "auc_truth_label": 0.87,
         "auc_truth_margin_within_truth": 0.58,
@@ -124,7 +208,15 @@ def self_awareness(found: Experiments) -> None:
     }.items():
         found.add("self-awareness", quantity, value, 0.03, **about)
     found.add("self-awareness", "auc_below", 0.78, 0.03, probe_layer=7, **about)
-    found.add("self-awareness", "auc_below_within_truth", 0.6, 0.03, probe_layer=7, p_value=0.04, **about)
+    found.add(
+        "self-awareness",
+        "auc_below_within_truth",
+        0.6,
+        0.03,
+        probe_layer=7,
+        p_value=0.04,
+        **about,
+    )
 
 
 def matched(found: Experiments) -> None:
@@ -132,10 +224,20 @@ def matched(found: Experiments) -> None:
     found.add("matched", "pairs", 120, None, variant="matched")
     for name, auc, share in (("matched", 0.7, 0.93), ("free", 0.8, 0.6)):
         about = {"variant": name, "truth": "all", "probe_layer": 8}
-        for quantity, value in (("auc", auc), ("together", share), ("needs-question, random", 0.1)):
-            found.add("matched", quantity, value, 0.04 if quantity == "auc" else 0.08, **about)
+        for quantity, value in (
+            ("auc", auc),
+            ("together", share),
+            ("needs-question, random", 0.1),
+        ):
+            found.add(
+                "matched", quantity, value, 0.04 if quantity == "auc" else 0.08, **about
+            )
     own = {"variant": "matched", "truth": "all"}
-    for quantity, value in {"auc_words": 0.5, "auc_confidence_mean": 0.74, "auc_free_probe": 0.62}.items():
+    for quantity, value in {
+        "auc_words": 0.5,
+        "auc_confidence_mean": 0.74,
+        "auc_free_probe": 0.62,
+    }.items():
         found.add("matched", quantity, value, 0.03, **own)
 
 
@@ -143,11 +245,25 @@ def wordings(found: Experiments) -> None:
     """Shares repeat themselves a little."""
     found.add("wordings", "wordings", 8, None)
     for truth, value in {"all": 0.45, "true": 0.41, "false": 0.4}.items():
-        about = {"variant": "lost", "against": "other probes", "truth": truth, "probe_layer": 0}
+        about = {
+            "variant": "lost",
+            "against": "other probes",
+            "truth": truth,
+            "probe_layer": 0,
+        }
         found.add("wordings", "reliability", value, 0.09, **about)
 
 
-MAKERS = (layers, heads, mediation, saliency, boundary, self_awareness, matched, wordings)
+MAKERS = (
+    layers,
+    heads,
+    mediation,
+    saliency,
+    boundary,
+    self_awareness,
+    matched,
+    wordings,
+)
 
 
 def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:
@@ -160,13 +276,21 @@ def experiments(datasets: tuple[str, ...], seed: int = 3) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=EXPERIMENT_SCHEMA)
 
 
-def items(datasets: tuple[str, ...], n: int = 160, seed: int = 5) -> tuple[pl.DataFrame, pl.DataFrame]:
+def items(
+    datasets: tuple[str, ...], n: int = 160, seed: int = 5
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Items with pathways, and their saliency: two humps, of which the label explains a part."""
     rng, rows, values = np.random.default_rng(seed), [], []
     for dataset in datasets:
         for number in range(n):
             true, asks = bool(number % 2), bool(rng.random() < 0.45)
-            plain = "misclassified" if rng.random() < 0.15 else "Q-Anchored" if true else "A-Anchored"
+            plain = (
+                "misclassified"
+                if rng.random() < 0.15
+                else "Q-Anchored"
+                if true
+                else "A-Anchored"
+            )
             rows.append(
                 {
                     "dataset": dataset,
@@ -184,12 +308,34 @@ def items(datasets: tuple[str, ...], n: int = 160, seed: int = 5) -> tuple[pl.Da
             flow = 10 ** rng.normal(-1.6 if asks else -2.8, 0.35)
             wrong = float(rng.uniform(0.02, 0.5))
             for variant, value in (("log_odds", flow), ("loss", flow * wrong)):
-                values.append((dataset, f"{dataset}-{number}", "saliency", variant, "question_to_answer", value))
-            values.append((dataset, f"{dataset}-{number}", "saliency", "log_odds", "share", flow / (flow + 0.1)))
-    return pl.DataFrame(rows), pl.DataFrame(values, schema=EXPERIMENT_ITEM_SCHEMA, orient="row")
+                values.append(
+                    (
+                        dataset,
+                        f"{dataset}-{number}",
+                        "saliency",
+                        variant,
+                        "question_to_answer",
+                        value,
+                    )
+                )
+            values.append(
+                (
+                    dataset,
+                    f"{dataset}-{number}",
+                    "saliency",
+                    "log_odds",
+                    "share",
+                    flow / (flow + 0.1),
+                )
+            )
+    return pl.DataFrame(rows), pl.DataFrame(
+        values, schema=EXPERIMENT_ITEM_SCHEMA, orient="row"
+    )
 
 
-def intervention_rows(datasets: tuple[str, ...], seed: int = 11) -> tuple[pl.DataFrame, pl.DataFrame]:
+def intervention_rows(
+    datasets: tuple[str, ...], seed: int = 11
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     rng, tables, rows = np.random.default_rng(seed), [], []
     for dataset in datasets:
         for name, part in EFFECTS.items():
@@ -197,33 +343,70 @@ def intervention_rows(datasets: tuple[str, ...], seed: int = 11) -> tuple[pl.Dat
                 about = {"assignment": rule, "intervention": name}
                 for group, depth in GROUPS.items():
                     end = part * size * depth
-                    curve = end * (1 - np.exp(-np.arange(LAYERS) / 4)) + rng.normal(0, 0.4, LAYERS) * bool(part)
+                    curve = end * (1 - np.exp(-np.arange(LAYERS) / 4)) + rng.normal(
+                        0, 0.4, LAYERS
+                    ) * bool(part)
                     tables.append(curve_rows(dataset, curve, group=group, **about))
-                    rows.append(summary_row(dataset, "delta_p_reference", end, 2.0, group=group, **about))
-                    rows.append(summary_row(dataset, "flip_rate", abs(end) / 60, 0.03, group=group, **about))
-                rows.append(summary_row(dataset, "flip_rate", part * 0.4, 0.02, **about))
+                    rows.append(
+                        summary_row(
+                            dataset, "delta_p_reference", end, 2.0, group=group, **about
+                        )
+                    )
+                    rows.append(
+                        summary_row(
+                            dataset,
+                            "flip_rate",
+                            abs(end) / 60,
+                            0.03,
+                            group=group,
+                            **about,
+                        )
+                    )
+                rows.append(
+                    summary_row(dataset, "flip_rate", part * 0.4, 0.02, **about)
+                )
                 gap = part * size * (GROUPS["Q-Anchored"] - GROUPS["A-Anchored"])
-                rows.append(summary_row(dataset, "delta_p_reference_difference", gap, 4.0, **about))
+                rows.append(
+                    summary_row(
+                        dataset, "delta_p_reference_difference", gap, 4.0, **about
+                    )
+                )
     return pl.concat(tables), pl.DataFrame(rows, schema=SUMMARY_SCHEMA)
 
 
-def make_further(datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tuple[str, ...] = ()) -> Findings:
+def make_further(
+    datasets: tuple[str, ...] = ("popqa", "triviaqa"), lacking: tuple[str, ...] = ()
+) -> Findings:
     """A run with every further experiment; datasets in `lacking` were run without any of them."""
-    findings, made = make_findings(datasets), tuple(name for name in datasets if name not in lacking)
+    findings, made = (
+        make_findings(datasets),
+        tuple(name for name in datasets if name not in lacking),
+    )
     curves, summary = intervention_rows(made)
     people, values = items(datasets)
     return replace(
         findings,
         n_layers=LAYERS,
-        curves=pl.concat([findings.curves.filter(pl.col("layer") < LAYERS), curves], how="vertical_relaxed"),
-        probe_scores=findings.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < LAYERS)),
+        curves=pl.concat(
+            [findings.curves.filter(pl.col("layer") < LAYERS), curves],
+            how="vertical_relaxed",
+        ),
+        probe_scores=findings.probe_scores.filter(
+            pl.col("layer").is_null() | (pl.col("layer") < LAYERS)
+        ),
         reference_layers=dict.fromkeys(datasets, (8, 8, 9, 8, 7)),
         summary=pl.concat([findings.summary, summary]),
         items=people,
         experiments=experiments(made),
         experiment_items=values.filter(pl.col("dataset").is_in(made)),
         unavailable=pl.DataFrame(
-            [(datasets[-1], "boundary", "popularity: none of 160 items say how well known their subject is")],
+            [
+                (
+                    datasets[-1],
+                    "boundary",
+                    "popularity: none of 160 items say how well known their subject is",
+                )
+            ],
             schema=UNAVAILABLE_SCHEMA,
             orient="row",
         ),
@@ -251,7 +434,39 @@ def recovery() -> pl.DataFrame:
     for (experiment, rule), values in scores.items():
         for truth, value in zip(("all", "true", "false"), values, strict=True):
             about = (experiment, rule, truth)
-            rows.append((*about, "auc", value, value - 0.03, min(1.0, value + 0.03), 400, "bootstrap over groups"))
-        rows.append((experiment, rule, "all", "balanced_accuracy", values[0] - 0.05, None, None, 400, "exact"))
-    names = ("experiment", "rule_or_variant", "truth", "quantity", "value", "ci_low", "ci_high", "n", "method")
+            rows.append(
+                (
+                    *about,
+                    "auc",
+                    value,
+                    value - 0.03,
+                    min(1.0, value + 0.03),
+                    400,
+                    "bootstrap over groups",
+                )
+            )
+        rows.append(
+            (
+                experiment,
+                rule,
+                "all",
+                "balanced_accuracy",
+                values[0] - 0.05,
+                None,
+                None,
+                400,
+                "exact",
+            )
+        )
+    names = (
+        "experiment",
+        "rule_or_variant",
+        "truth",
+        "quantity",
+        "value",
+        "ci_low",
+        "ci_high",
+        "n",
+        "method",
+    )
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)

@@ -10,7 +10,11 @@ from anchorscope.evidence.delta_p import Curve, plain_curves
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.effects import Effect
 from anchorscope.evidence.measured import Measured, noise_at_reference, plain_calls
-from anchorscope.report.findings import EXPERIMENT_ITEM_SCHEMA, Findings, headline_effects
+from anchorscope.report.findings import (
+    EXPERIMENT_ITEM_SCHEMA,
+    Findings,
+    headline_effects,
+)
 from anchorscope.result_tables import effects_frame
 from report_synthetic import SUMMARY_SCHEMA, make_findings, summary_row
 
@@ -26,15 +30,29 @@ def measured_items(n: int, layers: int, rng: np.random.Generator) -> Measured:
     before = np.where(labels, 1.4, -1.4) + rng.normal(0, 1.2, (1, layers, n))
     donors = np.repeat(np.arange(n), [DONORS[item % len(DONORS)] for item in range(n)])
     some = np.arange(0, n, 3)
-    ran = {"knockout": np.arange(n), "random": np.arange(n), "none": some, "patch-same": donors}
-    moved = {"knockout": (-1.6, 1.0), "random": (0.0, 0.3), "none": (0.0, 1e-4), "patch-same": (-1.0, 1.5)}
+    ran = {
+        "knockout": np.arange(n),
+        "random": np.arange(n),
+        "none": some,
+        "patch-same": donors,
+    }
+    moved = {
+        "knockout": (-1.6, 1.0),
+        "random": (0.0, 0.3),
+        "none": (0.0, 1e-4),
+        "patch-same": (-1.0, 1.5),
+    }
     return Measured(
         labels=labels,
         groups=np.arange(n),
         folds=np.arange(n) % FOLDS,
         probes=("full",),
         before=before,
-        after={name: before[..., ran[name]] + rng.normal(*moved[name], (1, layers, len(ran[name]))) for name in ran},
+        after={
+            name: before[..., ran[name]]
+            + rng.normal(*moved[name], (1, layers, len(ran[name])))
+            for name in ran
+        },
         ran=ran,
         reference=np.array([[layers // 2 + fold % 2 for fold in range(FOLDS)]]),
     )
@@ -44,17 +62,32 @@ def effects_of(measured: Measured, dataset: str, ids: list[str]) -> pl.DataFrame
     """effects.parquet of one dataset, as a run writes it; the other sites hold other numbers."""
 
     def placed(log_odds: np.ndarray) -> np.ndarray:
-        everywhere = np.full((log_odds.shape[-1], 1, len(SITES), 1, log_odds.shape[-2]), 9.0, dtype=np.float32)
+        everywhere = np.full(
+            (log_odds.shape[-1], 1, len(SITES), 1, log_odds.shape[-2]),
+            9.0,
+            dtype=np.float32,
+        )
         everywhere[:, 0, SITE, 0] = log_odds[0].T
         return everywhere
 
     effects = []
     for name, ran in measured.ran.items():
         _, first, runs = np.unique(ran, return_index=True, return_counts=True)
-        run = np.arange(len(ran)) - np.repeat(first, runs) if name == "patch-same" else None
-        variant, n_cut = "donor" if run is not None else "all", np.where(name == "none", 0, 1 + ran % 4)
-        effects.append(Effect(name, variant, ran, n_cut, placed(measured.after[name]), run))
-    return effects_frame(dataset, ids, ("full",), ("final",), placed(measured.before), effects)
+        run = (
+            np.arange(len(ran)) - np.repeat(first, runs)
+            if name == "patch-same"
+            else None
+        )
+        variant, n_cut = (
+            "donor" if run is not None else "all",
+            np.where(name == "none", 0, 1 + ran % 4),
+        )
+        effects.append(
+            Effect(name, variant, ran, n_cut, placed(measured.after[name]), run)
+        )
+    return effects_frame(
+        dataset, ids, ("full",), ("final",), placed(measured.before), effects
+    )
 
 
 def make_items(
@@ -68,7 +101,10 @@ def make_items(
         ids = [f"{dataset}-{number}" for number in range(n)]
         ways = plain_calls(measured).names()
         items += [_item(dataset, number, measured, ways) for number in range(n)]
-        items += [_item(dataset, n + number, None, [], status) for number, status in enumerate(("unbalanced", "empty"))]
+        items += [
+            _item(dataset, n + number, None, [], status)
+            for number, status in enumerate(("unbalanced", "empty"))
+        ]
         effects.append(effects_of(measured, dataset, ids))
         for rule, names in (("plain", ways), ("corrected", ways[::-1])):
             pathways += [
@@ -79,16 +115,21 @@ def make_items(
                     "position": "final",
                     "assignment": rule,
                     "probe": "full",
-                    "reference_layer": int(measured.reference[0, place % FOLDS]) if site == "mlp" else 0,
+                    "reference_layer": int(measured.reference[0, place % FOLDS])
+                    if site == "mlp"
+                    else 0,
                     "pathway": name if site == "mlp" else "misclassified",
                 }
                 for site in ("attention", "mlp")
                 for place, (item_id, name) in enumerate(zip(ids, names, strict=True))
             ]
         floor = noise_at_reference(measured, "full")
-        summary.append(summary_row(dataset, "noise_log_odds_p99", floor, intervention="none"))
+        summary.append(
+            summary_row(dataset, "noise_log_odds_p99", floor, intervention="none")
+        )
         values += [
-            (dataset, item_id, "saliency", "loss", "share", 0.25 + place) for place, item_id in enumerate(ids[:5])
+            (dataset, item_id, "saliency", "loss", "share", 0.25 + place)
+            for place, item_id in enumerate(ids[:5])
         ]
     base = make_findings(datasets)
     noise = pl.DataFrame(summary, schema=SUMMARY_SCHEMA)
@@ -100,17 +141,27 @@ def make_items(
         effects=headline_effects(pl.concat(effects), "mlp", "final"),
         pathways=pl.DataFrame(pathways),
         summary=pl.concat([rest, noise]),
-        experiment_items=pl.DataFrame(values, schema=EXPERIMENT_ITEM_SCHEMA, orient="row"),
+        experiment_items=pl.DataFrame(
+            values, schema=EXPERIMENT_ITEM_SCHEMA, orient="row"
+        ),
         curves=base.curves.filter(pl.col("layer") < layers),
-        probe_scores=base.probe_scores.filter(pl.col("layer").is_null() | (pl.col("layer") < layers)),
-        reference_layers={name: tuple(one.reference[0].tolist()) for name, one in behind.items()},
+        probe_scores=base.probe_scores.filter(
+            pl.col("layer").is_null() | (pl.col("layer") < layers)
+        ),
+        reference_layers={
+            name: tuple(one.reference[0].tolist()) for name, one in behind.items()
+        },
     ), behind
 
 
 def curves_of(measured: Measured, intervention: str) -> dict[str, Curve]:
     """The plain curves of both groups, all answers together, by the function that makes curves.csv."""
     draws = Draws.of(np.ones((1, len(measured.labels))))
-    return {one.group: one for one in plain_curves(measured, intervention, draws) if one.truth == "all"}
+    return {
+        one.group: one
+        for one in plain_curves(measured, intervention, draws)
+        if one.truth == "all"
+    }
 
 
 def with_texts(findings: Findings, row: int, **texts: object) -> Findings:
@@ -121,7 +172,11 @@ def with_texts(findings: Findings, row: int, **texts: object) -> Findings:
 
 
 def _item(
-    dataset: str, number: int, measured: Measured | None, ways: list[str], status: str = "used"
+    dataset: str,
+    number: int,
+    measured: Measured | None,
+    ways: list[str],
+    status: str = "used",
 ) -> dict[str, object]:
     city = ("Bern", "Lima", "Oslo", "São Paulo", "Quito")[number % 5]
     question = f"What is the capital of the land of {city}, number {number}?"
@@ -135,7 +190,11 @@ def _item(
         "relation": ("capital", "author")[number % 2],
         "question_words": [[12, 19], [at, at + len(city)]],
         "model_answer": "" if status == "empty" else city,
-        "truthful": None if status == "empty" else bool(measured.labels[number]) if measured else True,
+        "truthful": None
+        if status == "empty"
+        else bool(measured.labels[number])
+        if measured
+        else True,
         "confidence_mean": None if status == "empty" else -0.01 * (1 + number),
         "status": status,
         "fold": number % FOLDS if measured else None,

@@ -61,14 +61,24 @@ class World:
             ("random", "needs-question"): self.random,
             ("permuted", "needs-question"): self.permuted,
         }
-        further = {"random-weights": self.random_weights, "paraphrase": self.paraphrase, "resample": self.resample}
-        return shares | {(name, "needs-question"): share for name, share in further.items() if share is not None}
+        further = {
+            "random-weights": self.random_weights,
+            "paraphrase": self.paraphrase,
+            "resample": self.resample,
+        }
+        return shares | {
+            (name, "needs-question"): share
+            for name, share in further.items()
+            if share is not None
+        }
 
 
 def rise_and_fall(layers: int = LAYERS) -> np.ndarray:
     """From 0 to 1 at about half of the depth, and back to 0.6 at the end."""
     x = np.arange(layers) / (layers - 1)
-    return (1 / (1 + np.exp(-(x - 0.3) * 18))) * (1 - 0.4 / (1 + np.exp(-(x - 0.85) * 22)))
+    return (1 / (1 + np.exp(-(x - 0.3) * 18))) * (
+        1 - 0.4 / (1 + np.exp(-(x - 0.85) * 22))
+    )
 
 
 def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFrame:
@@ -77,7 +87,10 @@ def share_frame(dataset: str, world: World, layers: int = LAYERS) -> pl.DataFram
     rows = []
     for (intervention, part), share in world.parts().items():
         half = 0.4 * world.half if intervention == "random" else world.half
-        by_layer = {str(layer): share * part_of for layer, part_of in enumerate(rise_and_fall(layers))}
+        by_layer = {
+            str(layer): share * part_of
+            for layer, part_of in enumerate(rise_and_fall(layers))
+        }
         for layer, value in {BAND: share, **by_layer}.items():
             rows.append(
                 {
@@ -109,8 +122,20 @@ def frame_of_tests(dataset: str, world: World) -> pl.DataFrame:
         ("auc", None, "answer only", 0.66, 0.04),
         ("auc", None, "words + confidence", 0.79, 0.03),
         ("auc", None, "permuted labels", 0.50, 0.04),
-        ("above_random", "knockout", "needs-question", world.share - world.random, 1.1 * world.half),
-        ("above_random", "knockout", "together", world.together - 0.02, 1.1 * world.half),
+        (
+            "above_random",
+            "knockout",
+            "needs-question",
+            world.share - world.random,
+            1.1 * world.half,
+        ),
+        (
+            "above_random",
+            "knockout",
+            "together",
+            world.together - 0.02,
+            1.1 * world.half,
+        ),
         ("floor", "knockout", "other-site", world.floor, 0.4 * world.half),
         ("displacement", "knockout", None, 0.8, None),
         ("displacement", "random", None, 0.8 * world.moved, None),
@@ -140,7 +165,10 @@ def frame_of_tests(dataset: str, world: World) -> pl.DataFrame:
 def with_shares(findings: Findings, *worlds: World) -> Findings:
     """The run with the parts of these worlds, one per dataset; the last stands for all further ones."""
     worlds = worlds or (World(),)
-    pairs = [(name, worlds[min(place, len(worlds) - 1)]) for place, name in enumerate(findings.datasets)]
+    pairs = [
+        (name, worlds[min(place, len(worlds) - 1)])
+        for place, name in enumerate(findings.datasets)
+    ]
     return replace(
         findings,
         evidence_parts=pl.concat(share_frame(name, world) for name, world in pairs),

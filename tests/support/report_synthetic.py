@@ -27,10 +27,19 @@ _DEPTH = {
 def trough(depth: float, last: float, layers: int = LAYERS) -> np.ndarray:
     """A curve that falls from zero to `depth` in the middle and comes back to `last`."""
     x = np.arange(layers) / (layers - 1)
-    return depth * np.exp(-(((x - 0.55) / 0.22) ** 2)) + last / (1 + np.exp(-(x - 0.7) * 18))
+    return depth * np.exp(-(((x - 0.55) / 0.22) ** 2)) + last / (
+        1 + np.exp(-(x - 0.7) * 18)
+    )
 
 
-def curve_rows(dataset: str, values: np.ndarray, *, width: float = 3.0, n: int = 300, **about: object) -> pl.DataFrame:
+def curve_rows(
+    dataset: str,
+    values: np.ndarray,
+    *,
+    width: float = 3.0,
+    n: int = 300,
+    **about: object,
+) -> pl.DataFrame:
     """Rows of curves.csv for one curve, with a constant interval."""
     base = {
         "model": "m",
@@ -65,13 +74,26 @@ def curves(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
         for (assignment, group), depth in _DEPTH.items():
             for site in SITES:
                 for truth, factor in (("all", 1.0), ("true", 1.1), ("false", 0.55)):
-                    about = {"assignment": assignment, "group": group, "truth": truth, "site": site}
-                    bent = trough(depth * factor + 7 * number, -0.3 * abs(depth)) + rng.normal(0, 0.8, LAYERS)
+                    about = {
+                        "assignment": assignment,
+                        "group": group,
+                        "truth": truth,
+                        "site": site,
+                    }
+                    bent = trough(
+                        depth * factor + 7 * number, -0.3 * abs(depth)
+                    ) + rng.normal(0, 0.8, LAYERS)
                     tables.append(curve_rows(dataset, bent, **about))
                     flat = rng.normal(0, 1.0, LAYERS)
-                    tables.append(curve_rows(dataset, flat, intervention="random", **about))
+                    tables.append(
+                        curve_rows(dataset, flat, intervention="random", **about)
+                    )
                     none = rng.normal(0, 0.01, LAYERS)
-                    tables.append(curve_rows(dataset, none, intervention="none", width=0.02, **about))
+                    tables.append(
+                        curve_rows(
+                            dataset, none, intervention="none", width=0.02, **about
+                        )
+                    )
     return pl.concat(tables)
 
 
@@ -80,7 +102,14 @@ def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.Data
     rows: list[dict[str, object]] = []
     x = np.arange(LAYERS) / (LAYERS - 1)
 
-    def add(dataset: str, intervention: str, kind: str, site: str | None, layer: int | None, auc: float) -> None:
+    def add(
+        dataset: str,
+        intervention: str,
+        kind: str,
+        site: str | None,
+        layer: int | None,
+        auc: float,
+    ) -> None:
         rows.append(
             {
                 "model": "m",
@@ -102,37 +131,104 @@ def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.Data
 
     for dataset in datasets:
         for number, site in enumerate(SITES):
-            clean = 0.55 + 0.33 * np.sin(np.pi * x**0.7 * 0.9) + 0.02 * number + rng.normal(0, 0.006, LAYERS)
+            clean = (
+                0.55
+                + 0.33 * np.sin(np.pi * x**0.7 * 0.9)
+                + 0.02 * number
+                + rng.normal(0, 0.006, LAYERS)
+            )
             for layer in range(LAYERS):
                 add(dataset, "clean", "transfer", site, layer, clean[layer])
-                add(dataset, "clean", "within-relation", site, layer, clean[layer] - 0.07)
-                add(dataset, "knockout", "transfer", site, layer, 0.5 + 0.3 * (clean[layer] - 0.5))
+                add(
+                    dataset,
+                    "clean",
+                    "within-relation",
+                    site,
+                    layer,
+                    clean[layer] - 0.07,
+                )
+                add(
+                    dataset,
+                    "knockout",
+                    "transfer",
+                    site,
+                    layer,
+                    0.5 + 0.3 * (clean[layer] - 0.5),
+                )
                 add(dataset, "random", "transfer", site, layer, clean[layer] - 0.015)
                 if site == "mlp":
-                    add(dataset, "knockout", "refit", site, layer, 0.5 + 0.6 * (clean[layer] - 0.5))
+                    add(
+                        dataset,
+                        "knockout",
+                        "refit",
+                        site,
+                        layer,
+                        0.5 + 0.6 * (clean[layer] - 0.5),
+                    )
             add(dataset, "clean", "nested", site, None, clean[15] - 0.005)
-            add(dataset, "clean", "nested-within-relation", site, None, clean[15] - 0.075)
-            add(dataset, "knockout", "nested", site, None, 0.5 + 0.3 * (clean[15] - 0.5))
+            add(
+                dataset,
+                "clean",
+                "nested-within-relation",
+                site,
+                None,
+                clean[15] - 0.075,
+            )
+            add(
+                dataset, "knockout", "nested", site, None, 0.5 + 0.3 * (clean[15] - 0.5)
+            )
             add(dataset, "random", "nested", site, None, clean[15] - 0.02)
             if site == "mlp":
-                add(dataset, "knockout", "nested-refit", site, None, 0.5 + 0.6 * (clean[15] - 0.5))
+                add(
+                    dataset,
+                    "knockout",
+                    "nested-refit",
+                    site,
+                    None,
+                    0.5 + 0.6 * (clean[15] - 0.5),
+                )
                 add(dataset, "clean", "nested+confidence", site, None, clean[15] + 0.03)
-        for kind, auc in {"relation-only": 0.5, "words": 0.61, "confidence-mean": 0.68, "confidence-min": 0.71}.items():
+        for kind, auc in {
+            "relation-only": 0.5,
+            "words": 0.61,
+            "confidence-mean": 0.68,
+            "confidence-min": 0.71,
+        }.items():
             add(dataset, "clean", kind, None, None, auc)
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
 SUMMARY_SCHEMA = dict.fromkeys(
-    ("dataset", "site", "position", "assignment", "intervention", "group", "quantity"), pl.String
-) | {"value": pl.Float64, "ci_low": pl.Float64, "ci_high": pl.Float64, "n": pl.Int64, "method": pl.String}
+    ("dataset", "site", "position", "assignment", "intervention", "group", "quantity"),
+    pl.String,
+) | {
+    "value": pl.Float64,
+    "ci_low": pl.Float64,
+    "ci_high": pl.Float64,
+    "n": pl.Int64,
+    "method": pl.String,
+}
 
 
-def summary_row(dataset: str, quantity: str, value: float, half: float = 0.0, **about: object) -> dict[str, object]:
+def summary_row(
+    dataset: str, quantity: str, value: float, half: float = 0.0, **about: object
+) -> dict[str, object]:
     """One number of the summary; an interval only where it has a width."""
     empty = dict.fromkeys(SUMMARY_SCHEMA)
     interval = {"ci_low": value - half, "ci_high": value + half} if half else {}
-    where = {"site": "mlp", "position": "final", "n": 300, "method": "bootstrap over groups"}
-    return empty | where | {"dataset": dataset, "quantity": quantity, "value": value} | interval | about
+    where = {
+        "site": "mlp",
+        "position": "final",
+        "n": 300,
+        "method": "bootstrap over groups",
+    }
+    return (
+        empty
+        | where
+        | {"dataset": dataset, "quantity": quantity, "value": value}
+        | interval
+        | about
+    )
 
 
 def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
@@ -140,29 +236,52 @@ def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
     rows = []
 
     def add(quantity: str, value: float, half: float = 0.0, **about: object) -> None:
-        rows.extend(summary_row(dataset, quantity, value, half, **about) for dataset in datasets)
+        rows.extend(
+            summary_row(dataset, quantity, value, half, **about) for dataset in datasets
+        )
 
-    for assignment, (share, true_q, true_a) in {"plain": (0.44, 0.98, 0.11), "corrected": (0.31, 0.52, 0.49)}.items():
+    for assignment, (share, true_q, true_a) in {
+        "plain": (0.44, 0.98, 0.11),
+        "corrected": (0.31, 0.52, 0.49),
+    }.items():
         knockout, random, none = (
-            {"assignment": assignment, "intervention": name} for name in ("knockout", "random", "none")
+            {"assignment": assignment, "intervention": name}
+            for name in ("knockout", "random", "none")
         )
         add("null_share", 0.50, 0.02, group="Q-Anchored", **knockout)
         add("kappa", 0.12 if assignment == "plain" else 0.37, 0.04, **knockout)
         add("flip_rate", share, 0.03, **knockout)
         add("flip_rate", 0.03, 0.01, **random)
         add("flip_rate", 0.0, n=170, **none)
-        for group, of_all, true in zip(GROUPS, (share, 1 - share), ((true_q, 0.015), (true_a, 0.03)), strict=True):
+        for group, of_all, true in zip(
+            GROUPS, (share, 1 - share), ((true_q, 0.015), (true_a, 0.03)), strict=True
+        ):
             add("group_share", of_all, 0.03, group=group, **knockout)
             add("true_share", *true, group=group, **knockout)
-            add("delta_p_reference", _DEPTH[assignment, group], 2.5, group=group, **knockout)
+            add(
+                "delta_p_reference",
+                _DEPTH[assignment, group],
+                2.5,
+                group=group,
+                **knockout,
+            )
             add("delta_p_reference", -1.2, 0.9, group=group, **random)
     for group in GROUPS:
-        about = {"group": group, "assignment": "cross-fitted", "intervention": "knockout"}
+        about = {
+            "group": group,
+            "assignment": "cross-fitted",
+            "intervention": "knockout",
+        }
         add("delta_p_reference", _DEPTH["cross-fitted", group], 3, **about)
     add("mean_probability_before", 0.50, 0.01, intervention="knockout")
     add("mean_probability_after", 0.17, 0.012, intervention="knockout")
     add("noise_log_odds_p99", 0.0003, intervention="none", n=200)
-    for kind, gain in {"relation-only": 0.37, "words": 0.26, "confidence-mean": 0.19, "confidence-min": 0.16}.items():
+    for kind, gain in {
+        "relation-only": 0.37,
+        "words": 0.26,
+        "confidence-mean": 0.19,
+        "confidence-min": 0.16,
+    }.items():
         add("auc_difference", gain, 0.03, intervention="clean", group=kind)
     add("auc_beyond_confidence", 0.2, 0.03, intervention="clean", group="nested")
     add("auc_beyond_confidence", 0.01, 0.02, intervention="clean", group="words")
@@ -172,7 +291,18 @@ def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
 
 
 def items(datasets: tuple[str, ...]) -> pl.DataFrame:
-    cities = ("Bern", "Lima", "Oslo", "Cairo", "Quito", "Hanoi", "Sofia", "Dakar", "Minsk", "Tunis")
+    cities = (
+        "Bern",
+        "Lima",
+        "Oslo",
+        "Cairo",
+        "Quito",
+        "Hanoi",
+        "Sofia",
+        "Dakar",
+        "Minsk",
+        "Tunis",
+    )
     rows = [
         {
             "dataset": dataset,
@@ -183,8 +313,12 @@ def items(datasets: tuple[str, ...]) -> pl.DataFrame:
             "model_answer": city if number % 2 else "Paris",
             "truthful": bool(number % 2),
             "status": "used" if number < 18 else "unbalanced",
-            "pathway": ("A-Anchored", "Q-Anchored", "misclassified")[number % 3] if number < 18 else None,
-            "pathway_corrected": ("A-Anchored", "Q-Anchored")[number % 2] if number < 18 else None,
+            "pathway": ("A-Anchored", "Q-Anchored", "misclassified")[number % 3]
+            if number < 18
+            else None,
+            "pathway_corrected": ("A-Anchored", "Q-Anchored")[number % 2]
+            if number < 18
+            else None,
         }
         for dataset in datasets
         for number, city in enumerate(cities * 2)
@@ -192,7 +326,9 @@ def items(datasets: tuple[str, ...]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int = 7) -> Findings:
+def make_findings(
+    datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int = 7
+) -> Findings:
     rng = np.random.default_rng(seed)
     counts = pl.DataFrame(
         [
@@ -250,4 +386,6 @@ def make_findings(datasets: tuple[str, ...] = ("popqa", "triviaqa"), seed: int =
 
 
 def without(findings: Findings, *quantities: str) -> Findings:
-    return replace(findings, summary=findings.summary.filter(~pl.col("quantity").is_in(quantities)))
+    return replace(
+        findings, summary=findings.summary.filter(~pl.col("quantity").is_in(quantities))
+    )

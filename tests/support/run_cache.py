@@ -40,7 +40,9 @@ def cached_run(name: str, make: Callable[[Path], object]) -> Path:
     and the others wait. What `make` raises is raised here, and nothing is kept.
     """
     home = CACHE / _code_hash()
-    source = Path(inspect.getfile(getattr(make, "func", make)))  # of a functools.partial its function's
+    source = Path(
+        inspect.getfile(getattr(make, "func", make))
+    )  # of a functools.partial its function's
     folder = home / f"{name}-{_file_hash(source)[:8]}"
     mark = folder.with_name(f"{folder.name}.complete")
     home.mkdir(parents=True, exist_ok=True)
@@ -69,10 +71,14 @@ def _code_hash() -> str:
     for root in (Path(package.origin).parent, Path(__file__).parent):
         for path in sorted(root.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(f"{path.relative_to(root).as_posix()} {_file_hash(path)}\n".encode())
+                digest.update(
+                    f"{path.relative_to(root).as_posix()} {_file_hash(path)}\n".encode()
+                )
     libraries = sorted(f"{one.name} {one.version}" for one in metadata.distributions())
     threads = f"{os.environ.get('OMP_NUM_THREADS')} of {os.cpu_count()}"
-    digest.update("\n".join([*libraries, sys.version, platform.platform(), threads]).encode())
+    digest.update(
+        "\n".join([*libraries, sys.version, platform.platform(), threads]).encode()
+    )
     return digest.hexdigest()[:16]
 
 
@@ -84,5 +90,8 @@ def _remove_unused(current: Path) -> None:
     """Removes what other versions of the code left, once no session can be reading it."""
     for other in CACHE.iterdir():
         with suppress(FileNotFoundError):  # another process removes it too
-            if other != current and time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
+            if (
+                other != current
+                and time.time() - other.stat().st_mtime > _UNUSED_SECONDS
+            ):
                 shutil.rmtree(other, ignore_errors=True)

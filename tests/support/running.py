@@ -24,12 +24,18 @@ def made_detectors(lm: LanguageModel) -> list[TrainedDetector]:
     """A probe, and a detector that reads the state before the answer as well."""
     card = replace(trained_on(lm).card, calibration=(CALIBRATION,))
     cut = added((probe(), probe(("question-only", "mlp", 2))))
-    return [trained_on(lm, card=card, sha256="a" * 64), trained_on(lm, name="auto", fitted=cut, sha256="b" * 64)]
+    return [
+        trained_on(lm, card=card, sha256="a" * 64),
+        trained_on(lm, name="auto", fitted=cut, sha256="b" * 64),
+    ]
 
 
 @contextmanager
 def running(
-    lm: LanguageModel, limits: Limits | None = None, log: ServiceLog | None = None, keys: Keys | None = None
+    lm: LanguageModel,
+    limits: Limits | None = None,
+    log: ServiceLog | None = None,
+    keys: Keys | None = None,
 ) -> Iterator["Running"]:
     service = Service(by_id(made_detectors(lm)), lambda: lm, limits, log)
     bound, ready = listen("127.0.0.1", 0), threading.Event()
@@ -47,8 +53,19 @@ def running(
 
 
 class Running:
-    def __init__(self, service: Service, client: httpx.Client, address: str, server: ServiceServer) -> None:
-        self.service, self.client, self.address, self.server = service, client, address, server
+    def __init__(
+        self,
+        service: Service,
+        client: httpx.Client,
+        address: str,
+        server: ServiceServer,
+    ) -> None:
+        self.service, self.client, self.address, self.server = (
+            service,
+            client,
+            address,
+            server,
+        )
 
     def score(self, *pairs: tuple[str, str], **others: Any) -> httpx.Response:
         items = [{"question": question, "answer": answer} for question, answer in pairs]

@@ -18,7 +18,9 @@ from whole_runs import SmallRun, Stop, quick, save_small_model, stopping, tables
 
 def _recipe(folder: Path, report: bool = False) -> Recipe:
     small = {"folds": 2, "directions": 2, "max_new_tokens": 6, "report": report}
-    return make_recipe(quick_options(folder / "facts.jsonl", model=str(folder / "tiny-llama"), **small))
+    return make_recipe(
+        quick_options(folder / "facts.jsonl", model=str(folder / "tiny-llama"), **small)
+    )
 
 
 def _make(folder: Path) -> None:
@@ -36,7 +38,9 @@ def _make(folder: Path) -> None:
 @pytest.fixture(scope="session")
 def small_run() -> SmallRun:
     folder = cached_run("small", _make)
-    return SmallRun(_recipe(folder), folder / "run", folder / "half", tables_of(folder / "run"))
+    return SmallRun(
+        _recipe(folder), folder / "run", folder / "half", tables_of(folder / "run")
+    )
 
 
 @pytest.fixture(scope="session")
@@ -78,4 +82,8 @@ def steps(out: Path) -> list[str]:
 
 
 def table(out: Path, name: str) -> pl.DataFrame:
-    return pl.read_parquet(out / name) if name.endswith("parquet") else pl.read_csv(out / name)
+    return (
+        pl.read_parquet(out / name)
+        if name.endswith("parquet")
+        else pl.read_csv(out / name)
+    )

@@ -20,8 +20,15 @@ QUESTIONS = (
     'Which ship, the "Grey Heron" or the "Ébène", sank first?',
     "In what city was Ivo Brandt born?",
 )
-ANSWERS = (("Ada Quill", "Quill's Ada", "🚁"), ("Ébène",), ("Kolmere", 'Kol "Mere"', "K"))
-SUBJECTS, RELATIONS = ("The Salt Lantern", "Grey Heron", "Ivo Brandt"), ("author", "country", "place of birth")
+ANSWERS = (
+    ("Ada Quill", "Quill's Ada", "🚁"),
+    ("Ébène",),
+    ("Kolmere", 'Kol "Mere"', "K"),
+)
+SUBJECTS, RELATIONS = (
+    ("The Salt Lantern", "Grey Heron", "Ivo Brandt"),
+    ("author", "country", "place of birth"),
+)
 PAIRS = tuple(zip(QUESTIONS, ANSWERS, strict=True))
 FIRST_ONLY = tuple((question, answers[:1]) for question, answers in PAIRS)
 
@@ -52,7 +59,12 @@ def table(rows: Sequence[dict[str, Any]], delimiter: str) -> bytes:
     writer = csv.DictWriter(text, list(rows[0]), delimiter=delimiter)
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: json.dumps(cell) if isinstance(cell, list) else cell for name, cell in row.items()})
+        writer.writerow(
+            {
+                name: json.dumps(cell) if isinstance(cell, list) else cell
+                for name, cell in row.items()
+            }
+        )
     return text.getvalue().encode()
 
 
@@ -63,10 +75,21 @@ def parquet(rows: Sequence[dict[str, Any]], **options: Any) -> bytes:
 
 
 def each(make: Any) -> list[dict[str, Any]]:
-    return [make(index, question, list(answers)) for index, (question, answers) in enumerate(PAIRS)]
+    return [
+        make(index, question, list(answers))
+        for index, (question, answers) in enumerate(PAIRS)
+    ]
 
 
-OWN = each(lambda i, q, a: {"id": f"own-{i}", "subject": SUBJECTS[i], "year": 1900 + i, "question": q, "answers": a})
+OWN = each(
+    lambda i, q, a: {
+        "id": f"own-{i}",
+        "subject": SUBJECTS[i],
+        "year": 1900 + i,
+        "question": q,
+        "answers": a,
+    }
+)
 POPQA = each(
     lambda i, q, a: {
         "id": 70 + i,
@@ -82,7 +105,12 @@ POPQA = each(
 )
 TRIVIAQA = each(
     lambda i, q, a: {
-        "Answer": {"Aliases": [*a[1:], a[0]], "NormalizedAliases": ["x"], "Type": "WikipediaEntity", "Value": a[0]},
+        "Answer": {
+            "Aliases": [*a[1:], a[0]],
+            "NormalizedAliases": ["x"],
+            "Type": "WikipediaEntity",
+            "Value": a[0],
+        },
         "EntityPages": [{"Title": "A {page} [of]"}],
         "Question": q,
         "QuestionId": f"tc_{i}",
@@ -95,7 +123,12 @@ TRIVIAQA_HUB = each(
         "question_id": f"tc_{i}",
         "question_source": "http://x",
         "entity_pages": {"title": ["A page"]},
-        "answer": {"aliases": [*a[1:], a[0]], "normalized_aliases": ["x"], "value": a[0], "type": "WikipediaEntity"},
+        "answer": {
+            "aliases": [*a[1:], a[0]],
+            "normalized_aliases": ["x"],
+            "value": a[0],
+            "type": "WikipediaEntity",
+        },
     }
 )
 HOTPOTQA = each(
@@ -120,14 +153,26 @@ HOTPOTQA_HUB = each(
         "context": {"title": ["T"], "sentences": [["A."]]},
     }
 )
-HOTPOTQA_SIMPLE = each(lambda i, q, a: {"question": q, "answer": a[0], "type": ("bridge", "comparison")[i % 2]})
+HOTPOTQA_SIMPLE = each(
+    lambda i, q, a: {
+        "question": q,
+        "answer": a[0],
+        "type": ("bridge", "comparison")[i % 2],
+    }
+)
 NQ = each(lambda i, q, a: {"question": q, "answer": a})
 HARNESS = each(
     lambda i, q, a: {
         "doc_id": 40 + i,
-        "doc": {"question": q, "answer": {"aliases": a, "value": a[0]}, "question_source": "http://x"},
+        "doc": {
+            "question": q,
+            "answer": {"aliases": a, "value": a[0]},
+            "question_source": "http://x",
+        },
         "target": str(a),
-        "arguments": {"gen_args_0": {"arg_0": f"Question: {q} Answer:", "arg_1": {"until": ["."]}}},
+        "arguments": {
+            "gen_args_0": {"arg_0": f"Question: {q} Answer:", "arg_1": {"until": ["."]}}
+        },
         "resps": [["Kolmere, said she"]],
         "filtered_resps": ["Kolmere"],
         "filter": "none",
@@ -164,14 +209,23 @@ def wrapped(rows: Sequence[Any], data_first: bool) -> bytes:
     return json.dumps(whole, indent=2 if data_first else None).encode()
 
 
-OWN_IDS, TRIVIA_IDS, HOTPOT_IDS = ("own-0", "own-1", "own-2"), ("tc_0", "tc_1", "tc_2"), ("5a8b0", "5a8b1", "5a8b2")
+OWN_IDS, TRIVIA_IDS, HOTPOT_IDS = (
+    ("own-0", "own-1", "own-2"),
+    ("tc_0", "tc_1", "tc_2"),
+    ("5a8b0", "5a8b1", "5a8b2"),
+)
 POPQA_IDS = ("70", "71", "72")
 FLASHRAG = each(
     lambda i, q, a: {
         "id": f"test_{i}",
         "golden_answers": a,
         "question": f'"{q.replace(chr(34), chr(34) * 2)}"' if '"' in q else q,
-        "metadata": {"subj": SUBJECTS[i], "prop": RELATIONS[i], "s_pop": 9, "id": "not this"},
+        "metadata": {
+            "subj": SUBJECTS[i],
+            "prop": RELATIONS[i],
+            "s_pop": 9,
+            "id": "not this",
+        },
     }
 )
 
@@ -186,10 +240,17 @@ def dpr() -> bytes:
 
 
 SAMPLES = (
-    Sample("popqa-tsv", table(POPQA, "\t"), "PopQA, TSV", ids=POPQA_IDS, checked_end=False),
+    Sample(
+        "popqa-tsv", table(POPQA, "\t"), "PopQA, TSV", ids=POPQA_IDS, checked_end=False
+    ),
     Sample("popqa-parquet", parquet(POPQA), "PopQA, Parquet", ids=POPQA_IDS),
     Sample("triviaqa", wrapped(TRIVIAQA, True), "TriviaQA, JSON list", ids=TRIVIA_IDS),
-    Sample("triviaqa-one-line", wrapped(TRIVIAQA, False), "TriviaQA, JSON list", ids=TRIVIA_IDS),
+    Sample(
+        "triviaqa-one-line",
+        wrapped(TRIVIAQA, False),
+        "TriviaQA, JSON list",
+        ids=TRIVIA_IDS,
+    ),
     Sample(
         "triviaqa-hub-lines",
         json_lines(TRIVIAQA_HUB),
@@ -197,31 +258,83 @@ SAMPLES = (
         ids=TRIVIA_IDS,
         checked_end=False,
     ),
-    Sample("triviaqa-hub-parquet", parquet(TRIVIAQA_HUB), "TriviaQA (Hugging Face), Parquet", ids=TRIVIA_IDS),
-    Sample("hotpotqa", json_list(HOTPOTQA), "HotpotQA, JSON list", FIRST_ONLY, HOTPOT_IDS),
-    Sample("hotpotqa-hub-list", json_list(HOTPOTQA_HUB), "HotpotQA, JSON list", FIRST_ONLY, HOTPOT_IDS),
-    Sample("hotpotqa-hub-parquet", parquet(HOTPOTQA_HUB), "HotpotQA, Parquet", FIRST_ONLY, HOTPOT_IDS),
-    Sample("hotpotqa-simple", json_list(HOTPOTQA_SIMPLE), "HotpotQA, JSON list", FIRST_ONLY),
+    Sample(
+        "triviaqa-hub-parquet",
+        parquet(TRIVIAQA_HUB),
+        "TriviaQA (Hugging Face), Parquet",
+        ids=TRIVIA_IDS,
+    ),
+    Sample(
+        "hotpotqa", json_list(HOTPOTQA), "HotpotQA, JSON list", FIRST_ONLY, HOTPOT_IDS
+    ),
+    Sample(
+        "hotpotqa-hub-list",
+        json_list(HOTPOTQA_HUB),
+        "HotpotQA, JSON list",
+        FIRST_ONLY,
+        HOTPOT_IDS,
+    ),
+    Sample(
+        "hotpotqa-hub-parquet",
+        parquet(HOTPOTQA_HUB),
+        "HotpotQA, Parquet",
+        FIRST_ONLY,
+        HOTPOT_IDS,
+    ),
+    Sample(
+        "hotpotqa-simple", json_list(HOTPOTQA_SIMPLE), "HotpotQA, JSON list", FIRST_ONLY
+    ),
     Sample("nq-lines", json_lines(NQ), "NQ-open, JSON lines", checked_end=False),
     Sample("nq-parquet", parquet(NQ), "NQ-open, Parquet"),
     Sample(
-        "harness", json_lines(HARNESS), "lm-evaluation-harness, JSON lines", ids=("40", "41", "42"), checked_end=False
+        "harness",
+        json_lines(HARNESS),
+        "lm-evaluation-harness, JSON lines",
+        ids=("40", "41", "42"),
+        checked_end=False,
     ),
-    Sample("own-lines", json_lines(OWN), "own columns, JSON lines", ids=OWN_IDS, checked_end=False),
-    Sample("own-list", json_list(OWN), "own columns, JSON list", ids=OWN_IDS),
-    Sample("own-csv", table(OWN, ","), "own columns, CSV", ids=OWN_IDS, checked_end=False),
-    Sample("own-semicolons", table(OWN, ";"), "own columns, CSV with semicolons", ids=OWN_IDS, checked_end=False),
     Sample(
-        "flashrag", json_lines(FLASHRAG), "FlashRAG, JSON lines", ids=("test_0", "test_1", "test_2"), checked_end=False
+        "own-lines",
+        json_lines(OWN),
+        "own columns, JSON lines",
+        ids=OWN_IDS,
+        checked_end=False,
+    ),
+    Sample("own-list", json_list(OWN), "own columns, JSON list", ids=OWN_IDS),
+    Sample(
+        "own-csv", table(OWN, ","), "own columns, CSV", ids=OWN_IDS, checked_end=False
+    ),
+    Sample(
+        "own-semicolons",
+        table(OWN, ";"),
+        "own columns, CSV with semicolons",
+        ids=OWN_IDS,
+        checked_end=False,
+    ),
+    Sample(
+        "flashrag",
+        json_lines(FLASHRAG),
+        "FlashRAG, JSON lines",
+        ids=("test_0", "test_1", "test_2"),
+        checked_end=False,
     ),
     Sample("dpr", dpr(), "DPR, TSV without a header", checked_end=False),
-    Sample("own-tsv", table(OWN, "\t"), "own columns, TSV", ids=OWN_IDS, checked_end=False),
+    Sample(
+        "own-tsv", table(OWN, "\t"), "own columns, TSV", ids=OWN_IDS, checked_end=False
+    ),
     Sample("own-parquet", parquet(OWN), "own columns, Parquet", ids=OWN_IDS),
-    Sample("run-items", parquet(ITEMS), "items of a run, Parquet", ids=("item-0", "item-1", "item-2")),
+    Sample(
+        "run-items",
+        parquet(ITEMS),
+        "items of a run, Parquet",
+        ids=("item-0", "item-1", "item-2"),
+    ),
 )
 
 
-def write(folder: Path, content: str | bytes, name: str = "mine", packed: bool = False) -> Path:
+def write(
+    folder: Path, content: str | bytes, name: str = "mine", packed: bool = False
+) -> Path:
     raw = content.encode() if isinstance(content, str) else content
     path = folder / name
     path.write_bytes(gzip.compress(raw, mtime=0) if packed else raw)

@@ -25,7 +25,9 @@ _check_types = beartype(conf=BeartypeConf(is_pep484_tower=True, is_random=False)
 def install(packages: Sequence[str]) -> None:
     """Checks shapes in these packages, none of which may be imported yet."""
     imported = [name for name in packages if name in sys.modules]
-    assert not imported, f"already imported, so that their shapes would not be checked: {imported}"
+    assert not imported, (
+        f"already imported, so that their shapes would not be checked: {imported}"
+    )
     sys.meta_path.insert(0, _Finder(packages))
 
 
@@ -33,8 +35,13 @@ class _Finder(MetaPathFinder):
     def __init__(self, packages: Sequence[str]) -> None:
         self._packages = packages
 
-    def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if not any(name == package or name.startswith(f"{package}.") for package in self._packages):
+    def find_spec(
+        self, name: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not any(
+            name == package or name.startswith(f"{package}.")
+            for package in self._packages
+        ):
             return None
         spec = PathFinder.find_spec(name, path, target)
         assert spec is not None, f"there is no module {name}"
@@ -57,16 +64,27 @@ def _check_members(holder: ModuleType | type, module: str) -> None:
         elif isinstance(value, classmethod | staticmethod):
             setattr(holder, name, type(value)(_checked(value.__func__, module)))
         elif isinstance(value, property):
-            setattr(holder, name, property(_checked(value.fget, module), value.fset, value.fdel, value.__doc__))
+            setattr(
+                holder,
+                name,
+                property(
+                    _checked(value.fget, module), value.fset, value.fdel, value.__doc__
+                ),
+            )
         elif isinstance(value, FunctionType):
             setattr(holder, name, _checked(value, module))
 
 
 def _checked(function: Any, module: str) -> Callable[..., Any]:
     """The function, checked if shapes are in its signature."""
-    if function.__module__ != module and function.__name__ not in ("__init__", "__new__"):  # of dataclasses, tuples
+    if function.__module__ != module and function.__name__ not in (
+        "__init__",
+        "__new__",
+    ):  # of dataclasses, tuples
         return function
-    if "jaxtyping." not in str(function.__annotations__) or inspect.isgeneratorfunction(inspect.unwrap(function)):
+    if "jaxtyping." not in str(function.__annotations__) or inspect.isgeneratorfunction(
+        inspect.unwrap(function)
+    ):
         return function
     typed = _check_types(function)
 

@@ -11,8 +11,28 @@ from typing import Any
 import numpy as np
 import torch
 
-SYLLABLES = ("ar", "bel", "cor", "dun", "esh", "fal", "gor", "hul", "iva", "jor", "kel", "lum", "mor", "nia", "oru")
-BEGINNINGS, TRUE_ENDS, FALSE_ENDS = ("Bo", "Mira", "Lun", "Zet"), ("la", "ka.", "na"), ("ox", "ux", "ix.")
+SYLLABLES = (
+    "ar",
+    "bel",
+    "cor",
+    "dun",
+    "esh",
+    "fal",
+    "gor",
+    "hul",
+    "iva",
+    "jor",
+    "kel",
+    "lum",
+    "mor",
+    "nia",
+    "oru",
+)
+BEGINNINGS, TRUE_ENDS, FALSE_ENDS = (
+    ("Bo", "Mira", "Lun", "Zet"),
+    ("la", "ka.", "na"),
+    ("ox", "ux", "ix."),
+)
 
 
 def rows() -> list[dict[str, Any]]:
@@ -24,8 +44,12 @@ def rows() -> list[dict[str, Any]]:
         ends = TRUE_ENDS if truthful == (rng.random() < 0.85) else FALSE_ENDS
         place = f"{SYLLABLES[index // 15].title()}{SYLLABLES[index % 15]}"
         relation = ("capital", "anthem")[index % 2]
-        text = ("What is the capital of {}?", "Which anthem does {} sing?")[index % 2].format(place)
-        said = "".join(str(rng.choice(parts)) for parts in (BEGINNINGS, ("", "ve", " New "), ends))
+        text = ("What is the capital of {}?", "Which anthem does {} sing?")[
+            index % 2
+        ].format(place)
+        said = "".join(
+            str(rng.choice(parts)) for parts in (BEGINNINGS, ("", "ve", " New "), ends)
+        )
         found.append(
             {
                 "id": f"item-{index}",
@@ -39,8 +63,15 @@ def rows() -> list[dict[str, Any]]:
                 "popularity": index,
             }
         )
-    found[4]["subject"], found[4]["question"] = found[8]["subject"], f"What is the capital near {found[8]['subject']}?"
-    common = {"answers": ["Tokyo"], "relation": "capital", "property_words": ["capital"]}
+    found[4]["subject"], found[4]["question"] = (
+        found[8]["subject"],
+        f"What is the capital near {found[8]['subject']}?",
+    )
+    common = {
+        "answers": ["Tokyo"],
+        "relation": "capital",
+        "property_words": ["capital"],
+    }
     found.append(
         {
             **common,
@@ -66,12 +97,23 @@ def rows() -> list[dict[str, Any]]:
 
 def unlabelled(count: int) -> list[dict[str, Any]]:
     """The first rows without their labels, so that nobody knows them beforehand: every third accepts its answer."""
-    without = [{name: value for name, value in row.items() if name != "truthful"} for row in rows()[:count]]
-    return [row | {"answers": ["Never" if number % 3 else row["model_answer"]]} for number, row in enumerate(without)]
+    without = [
+        {name: value for name, value in row.items() if name != "truthful"}
+        for row in rows()[:count]
+    ]
+    return [
+        row | {"answers": ["Never" if number % 3 else row["model_answer"]]}
+        for number, row in enumerate(without)
+    ]
 
 
 def write_questions(path: Path, chosen: list[dict[str, Any]] | None = None) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in (rows() if chosen is None else chosen)), encoding="utf-8")
+    path.write_text(
+        "".join(
+            json.dumps(row) + "\n" for row in (rows() if chosen is None else chosen)
+        ),
+        encoding="utf-8",
+    )
     return path
 
 

@@ -17,15 +17,29 @@ from pass_cases import bits, make_probes
 
 def small_shards(lm: LanguageModel, number: int) -> list[StatesPass]:
     """So many shards of four sequences, clean and cut, states kept and scored with probes that all of them share."""
-    planner, probes, rng = planner_of(lm, 100_000), make_probes(lm, 4), np.random.default_rng(3)
+    planner, probes, rng = (
+        planner_of(lm, 100_000),
+        make_probes(lm, 4),
+        np.random.default_rng(3),
+    )
     shards = []
     for index in range(number):
         sequences = []
         for _ in range(4):
-            ids = (7, 8, 9, 10, *rng.integers(0, 250, int(rng.integers(8, 24))).tolist())
-            sequences.append(TokenSequence(ids, len(ids) - 3, (len(ids) - 1, len(ids) - 2)))
+            ids = (
+                7,
+                8,
+                9,
+                10,
+                *rng.integers(0, 250, int(rng.integers(8, 24))).tolist(),
+            )
+            sequences.append(
+                TokenSequence(ids, len(ids) - 3, (len(ids) - 1, len(ids) - 2))
+            )
         variants = (CLEAN, Variant({item: Cut((5, 6)) for item in range(4)}))
-        planned = planner.states(f"shard {index}", sequences, sequences[0].ids[:3], variants)
+        planned = planner.states(
+            f"shard {index}", sequences, sequences[0].ids[:3], variants
+        )
         shards.append(_with(planned, probes))
     return shards
 
@@ -34,8 +48,13 @@ def small_pass(lm: LanguageModel, number: int) -> StatesPass:
     """The sequences of that many shards as one pass of many batches."""
     shards = small_shards(lm, number)
     sequences = [sequence for shard in shards for sequence in shard.sequences]
-    variants = (CLEAN, Variant({item: Cut((5, 6)) for item in range(0, len(sequences), 3)}))
-    planned = planner_of(lm, 100).states("small pass", sequences, shards[0].prefix, variants)
+    variants = (
+        CLEAN,
+        Variant({item: Cut((5, 6)) for item in range(0, len(sequences), 3)}),
+    )
+    planned = planner_of(lm, 100).states(
+        "small pass", sequences, shards[0].prefix, variants
+    )
     return _with(planned, make_probes(lm, len(sequences)))
 
 

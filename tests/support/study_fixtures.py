@@ -35,12 +35,23 @@ def write_study(tiny_folder: Path, tmp_path: Path) -> WriteStudy:
     """write_study(models=…, seeds=…, defaults={…}) writes a study of quick runs; None takes a key out."""
 
     def write(**changes: Any) -> Path:
-        quick = quick_options(write_questions(tmp_path / "facts.jsonl"), random_cuts=1, directions=2)
+        quick = quick_options(
+            write_questions(tmp_path / "facts.jsonl"), random_cuts=1, directions=2
+        )
         datasets = list(quick.pop("datasets"))
-        study = {"name": "small", "models": [str(tiny_folder)], "datasets": datasets, **changes}
+        study = {
+            "name": "small",
+            "models": [str(tiny_folder)],
+            "datasets": datasets,
+            **changes,
+        }
         study["defaults"] = {**quick, **changes.get("defaults", {})}
         place = tmp_path / "study.toml"
-        place.write_text(tomli_w.dumps({name: value for name, value in study.items() if value is not None}))
+        place.write_text(
+            tomli_w.dumps(
+                {name: value for name, value in study.items() if value is not None}
+            )
+        )
         return place
 
     return write

@@ -52,7 +52,10 @@ TINY: dict[str, dict[str, Any]] = {
     },
     "gemma": {"head_dim": 16, "tie_word_embeddings": False},
     "olmo2": {},
-    "olmo3": {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"] * 2},
+    "olmo3": {
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+    },
     "gpt_neox": {},
     "gpt2": {"n_inner": 48, "tie_word_embeddings": False},
 }
@@ -79,11 +82,15 @@ def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SIZES, **TINY[kind], **changes})).eval()
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(kind, **{**SIZES, **TINY[kind], **changes})
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(6)  # initial weights are so small that attention would hardly look at anything
+                parameter.mul_(
+                    6
+                )  # initial weights are so small that attention would hardly look at anything
     return model
 
 
@@ -99,7 +106,9 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<s>", "</s>", "<pad>"])
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **names)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **names
+    )
 
 
 def build_tiny(family: str) -> LanguageModel:
@@ -108,7 +117,9 @@ def build_tiny(family: str) -> LanguageModel:
     return wrap(tiny_model(family), byte_tokenizer(), name=f"tiny {family}")
 
 
-def speaker(tokenizer: PreTrainedTokenizerFast, *script: str, after: str = "~") -> LanguageModel:
+def speaker(
+    tokenizer: PreTrainedTokenizerFast, *script: str, after: str = "~"
+) -> LanguageModel:
     """A model that says the script after this character; no token may be in it twice."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -116,10 +127,19 @@ def speaker(tokenizer: PreTrainedTokenizerFast, *script: str, after: str = "~") 
     from anchorscope.models.wrapping import wrap
 
     size = 264
-    changes = {"vocab_size": size, "hidden_size": size, "num_hidden_layers": 2, "max_position_embeddings": 4096}
+    changes = {
+        "vocab_size": size,
+        "hidden_size": size,
+        "num_hidden_layers": 2,
+        "max_position_embeddings": 4096,
+    }
     torch.manual_seed(0)
     model = LlamaForCausalLM(LlamaConfig(**{**SIZES, **changes}))
-    path = [int(token) for text in (after, *script) for token in tokenizer(text)["input_ids"]]
+    path = [
+        int(token)
+        for text in (after, *script)
+        for token in tokenizer(text)["input_ids"]
+    ]
     assert len(path) == len(set(path)), "every token must have one successor"
     with torch.no_grad():
         model.model.embed_tokens.weight.copy_(torch.eye(size))

@@ -19,7 +19,9 @@ from anchorscope.report.panel_figure import ExperimentFigure
 def unprinted(*printed: str) -> Iterator[None]:
     """The figures of runs inside are drawn and not printed, but for those that are named."""
 
-    def draw(figures: Sequence[ExperimentFigure], out: Path, progress: Progress) -> None:
+    def draw(
+        figures: Sequence[ExperimentFigure], out: Path, progress: Progress
+    ) -> None:
         for figure in figures:
             if figure.name in printed:
                 figure.save(out)

@@ -60,7 +60,9 @@ def save_small_model(folder: Path) -> Path:
 def quick(recipe: Recipe, out: Path, **options: Any) -> list[str]:
     """A run without figures and report, which take longer than everything else together; what it noted but its cost."""
     notes = Notes()
-    run_recipe(recipe.model_copy(update={"report": False}), out, progress=notes, **options)
+    run_recipe(
+        recipe.model_copy(update={"report": False}), out, progress=notes, **options
+    )
     return [line for line in notes.lines if not line.startswith("cost: ")]
 
 
@@ -132,5 +134,9 @@ def tables_of(out: Path) -> dict[str, bytes]:
 
 def files_of(path: Path) -> dict[str, bytes]:
     """Every file under a folder, with its content, but for the lock."""
-    files = {one.relative_to(path).as_posix(): one.read_bytes() for one in sorted(path.rglob("*")) if one.is_file()}
+    files = {
+        one.relative_to(path).as_posix(): one.read_bytes()
+        for one in sorted(path.rglob("*"))
+        if one.is_file()
+    }
     return {name: content for name, content in files.items() if name != ".lock"}

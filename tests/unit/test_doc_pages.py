@@ -46,7 +46,9 @@ def test_the_site_lists_every_page_once(staged: Path) -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", text, re.M)
     assert len(listed) == len(set(listed))
-    assert set(listed) == {page.relative_to(staged).as_posix() for page in staged.rglob("*.md")}
+    assert set(listed) == {
+        page.relative_to(staged).as_posix() for page in staged.rglob("*.md")
+    }
 
 
 def test_the_reference_is_made_from_the_code(staged: Path) -> None:
@@ -55,8 +57,15 @@ def test_the_reference_is_made_from_the_code(staged: Path) -> None:
         assert f"## anchorscope {name}\n" in told
         own = getattr(command, "commands", {})
         assert all(f"## anchorscope {name} {one}\n" in told for one in own)
-        for one in (*command.params, *(param for sub in own.values() for param in sub.params)):
-            assert getattr(one, "hidden", False) or f"`{one.opts[0]}`" in told or one.opts[0] == one.name, one.name
+        for one in (
+            *command.params,
+            *(param for sub in own.values() for param in sub.params),
+        ):
+            assert (
+                getattr(one, "hidden", False)
+                or f"`{one.opts[0]}`" in told
+                or one.opts[0] == one.name
+            ), one.name
     options = (staged / "reference" / "recipe.md").read_text(encoding="utf-8")
     assert all(f"| `{name}` |" in options for name in Recipe.model_fields)
     names = (staged / "reference" / "python.md").read_text(encoding="utf-8")

@@ -18,7 +18,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     original = hashing.sha256
     monkeypatch.setattr(hashing, "_MEMORY", {})
     monkeypatch.setattr(hashing, "_JUST_WRITTEN", -(10**18))
-    monkeypatch.setattr(hashing, "sha256", lambda path: (seen.append(path.name), original(path))[1])
+    monkeypatch.setattr(
+        hashing, "sha256", lambda path: (seen.append(path.name), original(path))[1]
+    )
     return seen
 
 
@@ -35,9 +37,17 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_file_is_read_once_by_all_processes(
     tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, store = made(tmp_path, a=b"1", b=b"2" * 100_000), tmp_path / "cache" / "sha256.json"
+    files, store = (
+        made(tmp_path, a=b"1", b=b"2" * 100_000),
+        tmp_path / "cache" / "sha256.json",
+    )
     right = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-    assert known_sha256(files, store) == known_sha256(files, store) == known_sha256(files) == right
+    assert (
+        known_sha256(files, store)
+        == known_sha256(files, store)
+        == known_sha256(files)
+        == right
+    )
     assert sorted(read) == ["a", "b"]
     forget(monkeypatch)
     assert known_sha256(files, store) == right
@@ -45,7 +55,9 @@ def test_every_file_is_read_once_by_all_processes(
     assert [entry.name for entry in store.parent.iterdir()] == [store.name]
 
 
-def test_a_change_under_the_old_date_and_size_is_seen(tmp_path: Path, read: list[str]) -> None:
+def test_a_change_under_the_old_date_and_size_is_seen(
+    tmp_path: Path, read: list[str]
+) -> None:
     (file,) = made(tmp_path, a=b"one")
     then = file.stat()
     known_sha256([file])
@@ -78,12 +90,19 @@ def test_a_damaged_store_is_ignored(
     text = store.read_text()
     if harm == "flip":
         digest = right[0]
-        store.write_text(text.replace(digest, digest[:-1] + ("0" if digest[-1] != "0" else "1")))
+        store.write_text(
+            text.replace(digest, digest[:-1] + ("0" if digest[-1] != "0" else "1"))
+        )
     elif harm == "folder":
         store.unlink()
         store.mkdir()
     else:
-        made_of = {"halve": text[: len(text) // 2], "empty": "", "list": "[1, 2]", "deep": "[" * 100_000}
+        made_of = {
+            "halve": text[: len(text) // 2],
+            "empty": "",
+            "list": "[1, 2]",
+            "deep": "[" * 100_000,
+        }
         store.write_text(made_of[harm])
     forget(monkeypatch)
     assert known_sha256(files, store) == right
@@ -92,6 +111,10 @@ def test_a_damaged_store_is_ignored(
         assert json.loads(store.read_text())["files"]  # and written again
 
 
-def test_where_nothing_can_be_remembered_hashes_are_right_all_the_same(tmp_path: Path, read: list[str]) -> None:
+def test_where_nothing_can_be_remembered_hashes_are_right_all_the_same(
+    tmp_path: Path, read: list[str]
+) -> None:
     files = made(tmp_path, a=b"1")
-    assert known_sha256(files, tmp_path / "a" / "sha256.json") == [hashlib.sha256(b"1").hexdigest()]
+    assert known_sha256(files, tmp_path / "a" / "sha256.json") == [
+        hashlib.sha256(b"1").hexdigest()
+    ]

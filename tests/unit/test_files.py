@@ -6,15 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from anchorscope.files import folder_beside, make_folder, read_regular, replacing, write_json
+from anchorscope.files import (
+    folder_beside,
+    make_folder,
+    read_regular,
+    replacing,
+    write_json,
+)
 
 
 def below(path: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(path)): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
+    return {
+        str(p.relative_to(path)): p.read_bytes()
+        for p in sorted(path.rglob("*"))
+        if p.is_file()
+    }
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
-def test_replacing_keeps_the_old_content_until_the_new_is_whole(tmp_path: Path, error: type[BaseException]) -> None:
+def test_replacing_keeps_the_old_content_until_the_new_is_whole(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
     place = tmp_path / "file"
     place.write_text("old")
 
@@ -50,7 +62,9 @@ def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_json_has_no_nan_and_a_refused_record_leaves_the_old_one(tmp_path: Path) -> None:
+def test_json_has_no_nan_and_a_refused_record_leaves_the_old_one(
+    tmp_path: Path,
+) -> None:
     write_json(tmp_path / "one.json", {"é": 1})
     with pytest.raises(ValueError, match="JSON"):
         write_json(tmp_path / "one.json", {"é": float("nan")})
@@ -87,12 +101,20 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_a_file_reaches_the_disk_before_its_name_and_that_before_all_else(tmp_path: Path, synced: list[str]) -> None:
+def test_a_file_reaches_the_disk_before_its_name_and_that_before_all_else(
+    tmp_path: Path, synced: list[str]
+) -> None:
     write_json(tmp_path / "one.json", [])
-    assert synced == ["fsync one.json.anchorscope-partial", "rename one.json", f"fsync {tmp_path.name}"]
+    assert synced == [
+        "fsync one.json.anchorscope-partial",
+        "rename one.json",
+        f"fsync {tmp_path.name}",
+    ]
 
 
-def test_a_new_folder_reaches_the_disk_with_those_above_it(tmp_path: Path, synced: list[str]) -> None:
+def test_a_new_folder_reaches_the_disk_with_those_above_it(
+    tmp_path: Path, synced: list[str]
+) -> None:
     make_folder(tmp_path / "a" / "b")
     assert synced == [f"fsync {tmp_path.name}", "fsync a"]
     make_folder(tmp_path / "a" / "b")

@@ -60,21 +60,37 @@ print(json.dumps({
 '''
 
 
-def test_an_option_that_is_added_to_the_recipe_is_found_everywhere(tmp_path: Path) -> None:
-    (tmp_path / "added.py").write_text(ADDED)  # pydantic reads docstrings of fields from a file
+def test_an_option_that_is_added_to_the_recipe_is_found_everywhere(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "added.py").write_text(
+        ADDED
+    )  # pydantic reads docstrings of fields from a file
     command = [sys.executable, str(tmp_path / "added.py"), str(tmp_path / "study.toml")]
     paths = os.pathsep.join([str(ROOT / "tools"), str(ROOT / "src")])
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths})
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
     assert "--new-option" in shown["command"]
     assert "Help of the new option. Default: 3." in " ".join(shown["command"].split())
     assert shown["python"] == 3
     assert "    new_option: Help of the new option. Default: 3.\n" in shown["docstring"]
-    assert "| `new_option` | Help of the new option. Default: 3. | flag: something new differs |" in shown["page"]
+    assert (
+        "| `new_option` | Help of the new option. Default: 3. | flag: something new differs |"
+        in shown["page"]
+    )
     assert shown["compare"] == "something new differs"
     assert (shown["study"], shown["names"]) == ([7], [5, 5])
-    assert "Option 'new-option' is 0: input should be greater than or equal to 1." in shown["limit"]
+    assert (
+        "Option 'new-option' is 0: input should be greater than or equal to 1."
+        in shown["limit"]
+    )
     assert "Did you mean 'new-option'?" in shown["near"]
 
 
@@ -84,9 +100,15 @@ def test_help_shows_fifteen_options_at_most_and_no_type_beside_a_flag() -> None:
     from anchorscope.cli.main import app
 
     def options(word: str) -> list[str]:
-        page = CliRunner().invoke(app, ["run", word], prog_name="anchorscope", env={"COLUMNS": "200"}).stdout
+        page = (
+            CliRunner()
+            .invoke(app, ["run", word], prog_name="anchorscope", env={"COLUMNS": "200"})
+            .stdout
+        )
         assert "<bool>" not in page
-        return [line.split()[1] for line in page.splitlines() if line.startswith("│ --")]
+        return [
+            line.split()[1] for line in page.splitlines() if line.startswith("│ --")
+        ]
 
     few, every = options("--help"), options("--help-all")
     assert len(set(few) - {"--help", "--help-all"}) <= 15
@@ -100,5 +122,7 @@ def test_an_option_is_spelled_with_a_hyphen_or_an_underscore() -> None:
     from anchorscope.cli.main import app
 
     for name in ("--random-cuts", "--random_cuts"):
-        done = CliRunner().invoke(app, ["run", name, "0", "--dry-run"], prog_name="anchorscope")
+        done = CliRunner().invoke(
+            app, ["run", name, "0", "--dry-run"], prog_name="anchorscope"
+        )
         assert "Option 'random-cuts' is 0" in done.stderr

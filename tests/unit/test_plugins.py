@@ -51,9 +51,16 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     def write(group: str, package: str = "things", **points: str) -> None:
         folder = tmp_path / f"{package}-1.0.dist-info"
         folder.mkdir()
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-        lines = [f"{name} = {one if ':' in one else f'some_things:{one}'}" for name, one in points.items()]
-        (folder / "entry_points.txt").write_text("\n".join([f"[anchorscope.{group}]", *lines]))
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+        )
+        lines = [
+            f"{name} = {one if ':' in one else f'some_things:{one}'}"
+            for name, one in points.items()
+        ]
+        (folder / "entry_points.txt").write_text(
+            "\n".join([f"[anchorscope.{group}]", *lines])
+        )
         plugins.installed.cache_clear()
 
     yield write
@@ -75,12 +82,32 @@ REFUSED = {
         {"one": "FUNCTION"},
         "is a function and must be a Grader (anchorscope.answers.grade:Grader)",
     ),
-    "another name": ("graders", {"one": "FINE"}, "is called 'fine' by its object; both names must be the same"),
-    "a law": ("graders", {"lenient": "LENIENT"}, "grades 'Paris' as True and '' as True where 'Paris' is accepted"),
-    "a law that raises": ("graders", {"raising": "RAISING"}, "failed its first check: ZeroDivisionError"),
+    "another name": (
+        "graders",
+        {"one": "FINE"},
+        "is called 'fine' by its object; both names must be the same",
+    ),
+    "a law": (
+        "graders",
+        {"lenient": "LENIENT"},
+        "grades 'Paris' as True and '' as True where 'Paris' is accepted",
+    ),
+    "a law that raises": (
+        "graders",
+        {"raising": "RAISING"},
+        "failed its first check: ZeroDivisionError",
+    ),
     "no function": ("datasets", {"half": "HALF"}, "has no function 'recognises'"),
-    "our name": ("graders", {"rules": "NAMED_RULES"}, "has the name of one that anchorscope has itself"),
-    "our experiment": ("interventions", {"layers": "FINE"}, "has the name of one that anchorscope has itself"),
+    "our name": (
+        "graders",
+        {"rules": "NAMED_RULES"},
+        "has the name of one that anchorscope has itself",
+    ),
+    "our experiment": (
+        "interventions",
+        {"layers": "FINE"},
+        "has the name of one that anchorscope has itself",
+    ),
 }
 
 
@@ -94,7 +121,9 @@ def test_what_cannot_be_used_is_refused_by_name(
     with pytest.raises(UserError) as refused:
         plugins.check((group,))
     line = str(refused.value)
-    assert line.startswith(f"The plug-in {name!r} of package things 1.0 (entry point anchorscope.{group}) {told}")
+    assert line.startswith(
+        f"The plug-in {name!r} of package things 1.0 (entry point anchorscope.{group}) {told}"
+    )
     assert line.endswith("; fix or uninstall it.")
     assert plugins.problem(plugin) == line
 
@@ -105,7 +134,9 @@ def test_the_second_of_two_packages_with_one_name_is_refused(install: Install) -
     one, other = plugins.installed()
     assert plugins.problem(one) is None
     assert f"of package {other.package} 1.0" in str(plugins.problem(other))
-    assert f"has the name of a plug-in of package {one.package};" in str(plugins.problem(other))
+    assert f"has the name of a plug-in of package {one.package};" in str(
+        plugins.problem(other)
+    )
 
 
 def test_a_plugin_that_nobody_uses_is_not_imported(install: Install) -> None:
@@ -115,23 +146,45 @@ def test_a_plugin_that_nobody_uses_is_not_imported(install: Install) -> None:
         plugins.check((), ("one",))
 
 
-def test_an_error_in_a_function_of_a_plugin_names_it_and_its_line(install: Install) -> None:
+def test_an_error_in_a_function_of_a_plugin_names_it_and_its_line(
+    install: Install,
+) -> None:
     install("graders", broken="BROKEN")
     (plugin,) = plugins.installed()
     grader: Grader = plugins.load(plugin)
     assert grader.grade("Paris", ["Paris"], None) is True
     with pytest.raises(
-        UserError, match=r"'broken' of package things 1.0 .* failed: IndexError: .* \(some_things.py:9\)"
+        UserError,
+        match=r"'broken' of package things 1.0 .* failed: IndexError: .* \(some_things.py:9\)",
     ):
         grader.grade("Paris", ["Paris"], "Where?")
 
 
-def test_a_run_with_a_broken_plugin_stops_at_once(install: Install, tmp_path: Path) -> None:
+def test_a_run_with_a_broken_plugin_stops_at_once(
+    install: Install, tmp_path: Path
+) -> None:
     install("datasets", half="HALF")
     paths = os.pathsep.join([str(SOURCES), str(tmp_path)])
-    command = [sys.executable, "-m", "anchorscope", "run", "--model", "nowhere", "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "anchorscope",
+        "run",
+        "--model",
+        "nowhere",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: The plug-in 'half' of package things 1.0 ")
+    assert done.stderr.splitlines()[-1].startswith(
+        "error: The plug-in 'half' of package things 1.0 "
+    )
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()

@@ -19,7 +19,14 @@ CHOICES = {
 }
 """Options that take one of a few words."""
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
-SPECS = ["atlas", "popqa=a.jsonl", "triviaqa=~/x/y.csv", "hotpotqa=h.tsv", "nq=n q.jsonl", "file:my/own é.csv"]
+SPECS = [
+    "atlas",
+    "popqa=a.jsonl",
+    "triviaqa=~/x/y.csv",
+    "hotpotqa=h.tsv",
+    "nq=n q.jsonl",
+    "file:my/own é.csv",
+]
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
@@ -39,7 +46,11 @@ OPTIONS = st.fixed_dictionaries(
         "allow_random_weights": st.booleans(),
         **{name: st.sampled_from(allowed) for name, allowed in CHOICES.items()},
     },
-).filter(lambda options: (options.get("edges"), options.get("position")) != ("direct", "answer_before"))
+).filter(
+    lambda options: (
+        (options.get("edges"), options.get("position")) != ("direct", "answer_before")
+    )
+)
 
 
 def refused(options: dict[str, Any]) -> str:
@@ -60,8 +71,12 @@ def test_a_recipe_that_is_written_is_the_recipe_that_is_read(
     assert make_recipe(read_recipe(path)) == recipe
 
 
-@pytest.mark.parametrize(("option", "nearest"), [("sites", "site"), ("batch_token", "batch-tokens")])
-def test_an_unknown_option_is_told_with_the_nearest_one(option: str, nearest: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "nearest"), [("sites", "site"), ("batch_token", "batch-tokens")]
+)
+def test_an_unknown_option_is_told_with_the_nearest_one(
+    option: str, nearest: str
+) -> None:
     message = refused({option: "x"})
     assert message.startswith(f"Unknown option {option.replace('_', '-')!r}; allowed: ")
     assert message.endswith(f"Did you mean {nearest!r}?")
@@ -69,10 +84,14 @@ def test_an_unknown_option_is_told_with_the_nearest_one(option: str, nearest: st
 
 
 @pytest.mark.parametrize("name", sorted(CHOICES))
-def test_an_unknown_choice_is_told_with_all_allowed_ones_and_the_nearest(name: str) -> None:
+def test_an_unknown_choice_is_told_with_all_allowed_ones_and_the_nearest(
+    name: str,
+) -> None:
     right = CHOICES[name][0]
     message = refused({name: right + "x"})
-    assert message.startswith(f"Unknown {name.replace('_', '-')} {right + 'x'!r}; allowed: ")
+    assert message.startswith(
+        f"Unknown {name.replace('_', '-')} {right + 'x'!r}; allowed: "
+    )
     assert all(allowed in message for allowed in CHOICES[name])
     assert message.endswith(f"Did you mean {right!r}?")
     assert make_recipe({name: right})
@@ -85,7 +104,12 @@ def test_a_cut_that_the_probe_cannot_feel_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "specs", [("atlas", "atlas"), ("file:a/x.csv", "file:b/x.jsonl"), ("popqa=a", "file:popqa.csv")]
+    "specs",
+    [
+        ("atlas", "atlas"),
+        ("file:a/x.csv", "file:b/x.jsonl"),
+        ("popqa=a", "file:popqa.csv"),
+    ],
 )
 def test_two_datasets_of_one_name_are_refused(specs: tuple[str, str]) -> None:
     assert "twice; name each file differently" in refused({"datasets": specs})
@@ -118,7 +142,9 @@ def test_a_pipe_and_a_folder_are_no_recipes(tmp_path: Path) -> None:
 
 
 def test_a_folder_called_like_a_home_is_named_in_full() -> None:
-    assert named_folder("~/x") == Path.cwd() / "~" / "x", "polars would write into the home of somebody"
+    assert named_folder("~/x") == Path.cwd() / "~" / "x", (
+        "polars would write into the home of somebody"
+    )
 
 
 @pytest.mark.parametrize("name", ["a\0b", "caf\udce9", "x" * 20_000])

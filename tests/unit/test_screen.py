@@ -15,9 +15,16 @@ from anchorscope.screen import ScreenProgress, card_text
 
 
 @pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[StringIO]:
+def screen(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[StringIO]:
     file = StringIO()
-    console = Console(file=file, force_terminal=True, width=getattr(request, "param", 100), color_system=None)
+    console = Console(
+        file=file,
+        force_terminal=True,
+        width=getattr(request, "param", 100),
+        color_system=None,
+    )
     monkeypatch.setattr(screen_module, "console", console)
     yield file
     assert not screen_module._bars
@@ -43,7 +50,9 @@ PLAN = [
 ]
 
 
-def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_measured() -> None:
+def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_measured() -> (
+    None
+):
     now = 0.0
     job = ScreenProgress(lambda: now)
     assert (job.step(), job.left()) == ("", "")
@@ -51,7 +60,10 @@ def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_m
     assert (job.step(), job.left()) == ("step 1 of 4", "")
     now += 50
     job.done("d/answers")
-    assert (job.step(), job.left()) == ("step 2 of 4", "")  # the speed of items is unknown
+    assert (job.step(), job.left()) == (
+        "step 2 of 4",
+        "",
+    )  # the speed of items is unknown
     now += 20
     job.done("d/clean")
     assert (job.step(), job.left()) == ("step 3 of 4", "about 70 s left")
@@ -61,9 +73,14 @@ def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_m
     job.done("d/cut")
     assert (job.step(), job.left()) == ("step 4 of 4", "about 10 s left")
     job.seconds_of_part = 20.0
-    assert job.left() == "about 20 s left"  # never less than what the present part still takes
+    assert (
+        job.left() == "about 20 s left"
+    )  # never less than what the present part still takes
     job.done("report")
-    assert (job.step(), job.left()) == ("", "")  # what comes after belongs to another job
+    assert (job.step(), job.left()) == (
+        "",
+        "",
+    )  # what comes after belongs to another job
 
 
 COMMAND = "anchorscope run runs/a-rather-long-name/recipe.toml --out runs/a-rather-long-name --random-cuts 20"
@@ -72,9 +89,15 @@ CARD = AnswerCard(
     model="m\x1b[2J[red]x",
     sentence="About 70\u00a0% of the probe's evidence needs the question's key words (random words: 15\u00a0%).",
     warnings=("All 400 answers were supplied.",),
-    next_steps=(NextStep("Look at more random cuts:", COMMAND), NextStep("Ask more questions.")),
+    next_steps=(
+        NextStep("Look at more random cuts:", COMMAND),
+        NextStep("Ask more questions."),
+    ),
     trust=Trust("partly", "2 of 6 controls passed"),
-    bars=(Bar("Key words hidden", PARTS, 0.34, 0.64), Bar("Random words hidden", PARTS, None, None, control=True)),
+    bars=(
+        Bar("Key words hidden", PARTS, 0.34, 0.64),
+        Bar("Random words hidden", PARTS, None, None, control=True),
+    ),
 )
 
 
@@ -83,7 +106,11 @@ def test_every_word_of_the_card_is_there_in_every_width(width: int) -> None:
     text = card_text(CARD, width).plain
     lines, words = text.splitlines(), text.replace(":", " ").split()
     longest = max(map(len, words))
-    assert all(len(line) <= max(min(width, 100), longest + 6) for line in lines if COMMAND not in line)
+    assert all(
+        len(line) <= max(min(width, 100), longest + 6)
+        for line in lines
+        if COMMAND not in line
+    )
     for part in (CARD.sentence, *CARD.warnings, *(one.label for one in CARD.bars)):
         assert set(part.replace(":", " ").split()) <= set(words)
     assert f"      {COMMAND}" in lines, "a command can be pasted"

@@ -24,7 +24,9 @@ def records(folder: Path) -> RunRecords:
     return records_of(open_finished(folder))
 
 
-def test_the_recipe_and_what_the_run_is_made_of(records: RunRecords, folder: Path) -> None:
+def test_the_recipe_and_what_the_run_is_made_of(
+    records: RunRecords, folder: Path
+) -> None:
     run = anchorscope.open_run(folder)
     assert records.name == "mine"
     assert records.parameters["datasets"] == "popqa"
@@ -36,11 +38,22 @@ def test_the_recipe_and_what_the_run_is_made_of(records: RunRecords, folder: Pat
     assert records.tags["manifest.sha256"] == wanted
 
 
-def test_every_number_of_the_summary_is_there_with_its_interval(records: RunRecords, folder: Path) -> None:
+def test_every_number_of_the_summary_is_there_with_its_interval(
+    records: RunRecords, folder: Path
+) -> None:
     summary = anchorscope.open_run(folder).summary
-    columns = ("dataset", "quantity", "intervention", "assignment", "group", "site", "position")
+    columns = (
+        "dataset",
+        "quantity",
+        "intervention",
+        "assignment",
+        "group",
+        "site",
+        "position",
+    )
     names = {
-        "/".join(str(row[one]) for one in columns if row[one] is not None): row for row in summary.iter_rows(named=True)
+        "/".join(str(row[one]) for one in columns if row[one] is not None): row
+        for row in summary.iter_rows(named=True)
     }
     assert len(names) == summary.height
     for name, row in names.items():
@@ -50,7 +63,9 @@ def test_every_number_of_the_summary_is_there_with_its_interval(records: RunReco
                 assert records.metrics[name + ending] == wanted
 
 
-def test_curves_are_by_layer_at_the_headline_place(records: RunRecords, folder: Path) -> None:
+def test_curves_are_by_layer_at_the_headline_place(
+    records: RunRecords, folder: Path
+) -> None:
     run = anchorscope.open_run(folder)
     row = run.curves.filter(
         (pl.col("intervention") == "knockout")
@@ -63,14 +78,23 @@ def test_curves_are_by_layer_at_the_headline_place(records: RunRecords, folder: 
     assert records.curves[row["layer"]][name] == row["delta_p"]
     assert records.curves[row["layer"]][f"{name}.low"] == row["ci_low"]
     share = (
-        run.evidence_parts.filter((pl.col("intervention") == "knockout") & (pl.col("layer") == "3"))
+        run.evidence_parts.filter(
+            (pl.col("intervention") == "knockout") & (pl.col("layer") == "3")
+        )
         .filter((pl.col("site") == "mlp") & (pl.col("position") == "final"))
         .row(0, named=True)
     )
     found = records.curves[3][f"popqa/evidence/knockout/{share['part']}"]
     assert found == share["share"]
     assert [*records.curves] == sorted(records.curves)
-    names = {"report.html", "recipe.toml", "manifest.json", "delta_p.png", "summary.csv", "curves.csv"}
+    names = {
+        "report.html",
+        "recipe.toml",
+        "manifest.json",
+        "delta_p.png",
+        "summary.csv",
+        "curves.csv",
+    }
     assert {path.name for path, _ in records.files} >= names
 
 
@@ -89,7 +113,10 @@ class FullDisk:
         return SimpleNamespace(info=SimpleNamespace(run_id="r1"))
 
     def log_batch(self, run: str, **parts: Any) -> None:
-        assert all(len(part) <= (1000 if kind == "metrics" else 100) for kind, part in parts.items())
+        assert all(
+            len(part) <= (1000 if kind == "metrics" else 100)
+            for kind, part in parts.items()
+        )
 
     def log_artifact(self, run: str, path: str, folder: str | None) -> None:
         raise OSError("no\nspace")
@@ -98,11 +125,17 @@ class FullDisk:
         self.status = status
 
 
-def test_a_run_that_was_not_taken_whole_is_marked_and_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_not_taken_whole_is_marked_and_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, entity = FullDisk(), lambda *fields: fields
     entities = SimpleNamespace(RunTag=entity, Param=entity, Metric=entity)
-    mlflow = SimpleNamespace(MlflowClient=lambda tracking_uri: client, entities=entities)
+    mlflow = SimpleNamespace(
+        MlflowClient=lambda tracking_uri: client, entities=entities
+    )
     monkeypatch.setattr("importlib.import_module", lambda name: mlflow)
-    with pytest.raises(anchorscope.UserError, match=r"did not take the whole run \(no space\)"):
+    with pytest.raises(
+        anchorscope.UserError, match=r"did not take the whole run \(no space\)"
+    ):
         anchorscope.log_run(folder, to="mlflow")
     assert client.status == "FAILED"

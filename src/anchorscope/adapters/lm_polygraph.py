@@ -22,14 +22,21 @@ from anchorscope.errors import UserError
 try:
     from lm_polygraph.estimators.estimator import Estimator
 except ImportError as error:
-    raise UserError(f"lm-polygraph cannot be imported ({error}); see docs/adapters.md for how to install it.") from None
+    raise UserError(
+        f"lm-polygraph cannot be imported ({error}); see docs/adapters.md for how to install it."
+    ) from None
 
 
 class AnchorEstimator(Estimator):  # type: ignore[misc]
     """Uncertainty of an answer: minus the probability that it is true. Higher is worse."""
 
     def __init__(
-        self, bundle: str | Path | Detector, model: Any = None, tokenizer: Any = None, *, same_prompt: bool = True
+        self,
+        bundle: str | Path | Detector,
+        model: Any = None,
+        tokenizer: Any = None,
+        *,
+        same_prompt: bool = True,
     ) -> None:
         """The detector of a bundle, on a WhiteboxModel, or on a transformers model with its tokenizer.
 
@@ -37,10 +44,19 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
         input is a question, and its answer is scored as if given to the detector's prompt, which is a shift.
         """
         super().__init__(["input_tokens", "greedy_tokens"], "sequence")
-        inner, its_tokenizer = getattr(model, "model", None), getattr(model, "tokenizer", None)
-        if inner is not None and its_tokenizer is not None:  # lm-polygraph's own wrapper
+        inner, its_tokenizer = (
+            getattr(model, "model", None),
+            getattr(model, "tokenizer", None),
+        )
+        if (
+            inner is not None and its_tokenizer is not None
+        ):  # lm-polygraph's own wrapper
             model, tokenizer = inner, its_tokenizer
-        self.detector = bundle if isinstance(bundle, Detector) else Detector.load(bundle, model, tokenizer)
+        self.detector = (
+            bundle
+            if isinstance(bundle, Detector)
+            else Detector.load(bundle, model, tokenizer)
+        )
         self.same_prompt = same_prompt
 
     def __str__(self) -> str:
@@ -52,12 +68,21 @@ class AnchorEstimator(Estimator):  # type: ignore[misc]
 
     def __call__(self, stats: Mapping[str, Any]) -> NDArray[np.float64]:
         """Minus the probability of "truthful" per item, as lm-polygraph's ECE wants it; NaN for an empty answer."""
-        template, tokenizer = self.detector.trained.setting.template, self.detector.session.lm.tokenizer
+        template, tokenizer = (
+            self.detector.trained.setting.template,
+            self.detector.session.lm.tokenizer,
+        )
         questions = [
-            question_of_prompt(template, tokenizer, ids) if self.same_prompt else visible_text(tokenizer, ids)
+            question_of_prompt(template, tokenizer, ids)
+            if self.same_prompt
+            else visible_text(tokenizer, ids)
             for ids in stats["input_tokens"]
         ]
-        answers = [first_line(visible_text(tokenizer, ids)) for ids in stats["greedy_tokens"]]
+        answers = [
+            first_line(visible_text(tokenizer, ids)) for ids in stats["greedy_tokens"]
+        ]
         scores = self.detector.score_many(zip(questions, answers, strict=True))
         truth = [score.truth_probability for score in scores]
-        return np.array([np.nan if value is None else -value for value in truth], dtype=np.float64)
+        return np.array(
+            [np.nan if value is None else -value for value in truth], dtype=np.float64
+        )

@@ -19,7 +19,11 @@ def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -
     if head and question != rest and question.strip():
         ((wanted, _),) = template.encode(tokenizer, [template.text(question)])
         before = len(given) - len(wanted)
-        if before >= 0 and given[before:] == list(wanted) and all(token == padding for token in given[:before]):
+        if (
+            before >= 0
+            and given[before:] == list(wanted)
+            and all(token == padding for token in given[:before])
+        ):
             return question
     shown = text if len(text) <= 60 else f"{text[:28]} … {text[-28:]}"
     raise UserError(
@@ -29,4 +33,8 @@ def question_of_prompt(template: Template, tokenizer: Any, ids: Sequence[int]) -
 
 
 def visible_text(tokenizer: Any, ids: Sequence[int]) -> str:
-    return str(tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+    return str(
+        tokenizer.decode(
+            list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+    )

@@ -14,7 +14,9 @@ from anchorscope.errors import UserError
 try:
     from TruthTorchLM.truth_methods.truth_method import TruthMethod
 except ImportError as error:
-    raise UserError(f"TruthTorchLM cannot be imported ({error}); see docs/adapters.md for how to install it.") from None
+    raise UserError(
+        f"TruthTorchLM cannot be imported ({error}); see docs/adapters.md for how to install it."
+    ) from None
 
 
 class AnchorTruth(TruthMethod):  # type: ignore[misc]
@@ -26,7 +28,12 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
     REQUIRES_NORMALIZATION = True
 
     def __init__(
-        self, bundle: str | Path | Detector, model: Any = None, tokenizer: Any = None, *, same_prompt: bool = False
+        self,
+        bundle: str | Path | Detector,
+        model: Any = None,
+        tokenizer: Any = None,
+        *,
+        same_prompt: bool = False,
     ) -> None:
         """The detector of a bundle on a transformers model with its tokenizer.
 
@@ -37,7 +44,11 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
         and a detector refuses another tokenizer than that of its training.
         """
         super().__init__()
-        self.detector = bundle if isinstance(bundle, Detector) else Detector.load(bundle, model, tokenizer)
+        self.detector = (
+            bundle
+            if isinstance(bundle, Detector)
+            else Detector.load(bundle, model, tokenizer)
+        )
         self.same_prompt = same_prompt
 
     def forward_hf_local(
@@ -71,7 +82,14 @@ class AnchorTruth(TruthMethod):  # type: ignore[misc]
             "warnings": list(score.warnings),
         }
 
-    def forward_api(self, model: str, messages: list[Any], generated_text: str, question: str, **others: Any) -> Any:
+    def forward_api(
+        self,
+        model: str,
+        messages: list[Any],
+        generated_text: str,
+        question: str,
+        **others: Any,
+    ) -> Any:
         """Refused: a model behind an interface shows no states."""
         raise UserError(
             f"A detector reads the states of the model, and {model!r} behind an interface shows none; give a "

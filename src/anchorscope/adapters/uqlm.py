@@ -25,18 +25,32 @@ SCORES = ("anchorscope", "anchorscope_log_odds", "anchorscope_verdict")
 _WRITTEN = '{"data": result.data, "metadata": result.metadata}'
 
 
-def score_file(detector: "str | Path | Detector", source: str | Path, out: str | Path, **loading: Any) -> None:
+def score_file(
+    detector: "str | Path | Detector",
+    source: str | Path,
+    out: str | Path,
+    **loading: Any,
+) -> None:
     """Scores the prompts and responses of a result and writes it with the detector's columns.
 
     A prompt is a question: it is asked in the detector's own prompt, and the response's first line is scored as if
     given there. `loading` goes to `Detector.load`.
     """
-    from anchorscope.datasets.formats import first_line  # only here: uqlm's environment has no such transformers
+    from anchorscope.datasets.formats import (
+        first_line,
+    )  # only here: uqlm's environment has no such transformers
     from anchorscope.detectors.detector import Detector
 
     result = read_result(source)
-    ready = detector if isinstance(detector, Detector) else Detector.load(detector, **loading)
-    pairs = [(question, first_line(answer)) for question, answer in pairs_of(result, str(source))]
+    ready = (
+        detector
+        if isinstance(detector, Detector)
+        else Detector.load(detector, **loading)
+    )
+    pairs = [
+        (question, first_line(answer))
+        for question, answer in pairs_of(result, str(source))
+    ]
     write_result(out, with_scores(result, ready.score_many(pairs)))
 
 
@@ -45,9 +59,13 @@ def read_result(path: str | Path) -> dict[str, Any]:
     try:
         result = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise UserError(f"The file {str(path)!r} cannot be read ({error.strerror}); give a result of uqlm.") from None
+        raise UserError(
+            f"The file {str(path)!r} cannot be read ({error.strerror}); give a result of uqlm."
+        ) from None
     except ValueError:
-        raise UserError(f"The file {str(path)!r} is no JSON; write it with json.dump({_WRITTEN}, file).") from None
+        raise UserError(
+            f"The file {str(path)!r} is no JSON; write it with json.dump({_WRITTEN}, file)."
+        ) from None
     pairs_of(result, str(path))
     return dict(result)
 
@@ -62,7 +80,9 @@ def pairs_of(result: Any, name: str = "the result") -> list[tuple[str, str]]:
             f"json.dump({_WRITTEN}, file): its to_dict() has lost the prompts."
         )
     if len(prompts) != len(responses):
-        raise UserError(f"{len(prompts)} prompts and {len(responses)} responses in {name!r}; there must be as many.")
+        raise UserError(
+            f"{len(prompts)} prompts and {len(responses)} responses in {name!r}; there must be as many."
+        )
     pairs = list(zip(prompts, responses, strict=True))
     for number, pair in enumerate(pairs, start=1):
         if not all(isinstance(text, str) for text in pair):
@@ -75,7 +95,9 @@ def pairs_of(result: Any, name: str = "the result") -> list[tuple[str, str]]:
 
 def with_scores(result: Mapping[str, Any], scores: "Iterable[Score]") -> dict[str, Any]:
     """The same result with the columns of the detector."""
-    rows = [(score.truth_probability, score.log_odds, score.verdict) for score in scores]
+    rows = [
+        (score.truth_probability, score.log_odds, score.verdict) for score in scores
+    ]
     columns = {name: [row[index] for row in rows] for index, name in enumerate(SCORES)}
     metadata = {**(result.get("metadata") or {}), "anchorscope_columns": list(SCORES)}
     return {**result, "data": {**result["data"], **columns}, "metadata": metadata}
@@ -83,12 +105,16 @@ def with_scores(result: Mapping[str, Any], scores: "Iterable[Score]") -> dict[st
 
 def write_result(path: str | Path, result: Mapping[str, Any]) -> None:
     """As JSON, whole or not at all."""
-    text = json.dumps(_plain(result), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    text = (
+        json.dumps(_plain(result), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    )
     try:
         with replacing(Path(path)) as half_made:
             half_made.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"The file {str(path)!r} cannot be written ({error.strerror}); choose another place.") from None
+        raise UserError(
+            f"The file {str(path)!r} cannot be written ({error.strerror}); choose another place."
+        ) from None
 
 
 def _plain(value: Any) -> Any:

@@ -37,13 +37,19 @@ class QuestionSample:
 
 def is_yes_no(question: Question) -> bool:
     """Whether chance alone would be right half of the time, and no label is supplied."""
-    return question.truthful is None and asks_yes_no(question.question, question.answers)
+    return question.truthful is None and asks_yes_no(
+        question.question, question.answers
+    )
 
 
-def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str = "drop") -> QuestionSample:
+def choose_questions(
+    reading: Reading, limit: int | None, seed: int, yes_no: str = "drop"
+) -> QuestionSample:
     """Draws the questions to ask; they keep their order."""
     seen: set[int] = set()
-    sample: list[tuple[int, int, Question]] = []  # a heap by falling hash, once it is full
+    sample: list[
+        tuple[int, int, Question]
+    ] = []  # a heap by falling hash, once it is full
     left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
     for position, question in enumerate(reading):
         texts = question_key(question.question), *question.context, question.thinking
@@ -62,7 +68,9 @@ def choose_questions(reading: Reading, limit: int | None, seed: int, yes_no: str
     if not sample:
         raise UserError(_describe_nothing_to_ask(reading, left_out))
     return QuestionSample(
-        questions=[question for _, _, question in sorted(sample, key=lambda entry: entry[1])],
+        questions=[
+            question for _, _, question in sorted(sample, key=lambda entry: entry[1])
+        ],
         read=reading.rows,
         bad=reading.bad + left_out["wordless"],
         repeated=left_out["repeated"],
@@ -76,15 +84,24 @@ def why_not_asked(question: Question, yes_no: str = "drop") -> str:
     words = normalise(question.question)
     if not words:
         return "wordless"
-    if words in _FEW_SHOT_QUESTIONS or (question.subject and normalise(question.subject) in _FEW_SHOT_SUBJECTS):
+    if words in _FEW_SHOT_QUESTIONS or (
+        question.subject and normalise(question.subject) in _FEW_SHOT_SUBJECTS
+    ):
         return "few-shot"
     return "yes/no" if yes_no == "drop" and is_yes_no(question) else ""
 
 
 def _describe_nothing_to_ask(reading: Reading, left_out: dict[str, int]) -> str:
     counts = {"bad": reading.bad, **left_out}
-    reasons = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no rows"
-    hint = "--yes-no keep asks the yes/no questions" if left_out["yes/no"] else "check that the file is the right one"
+    reasons = (
+        ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        or "no rows"
+    )
+    hint = (
+        "--yes-no keep asks the yes/no questions"
+        if left_out["yes/no"]
+        else "check that the file is the right one"
+    )
     return f"The dataset has no question to ask: {reading.rows:,} rows, of which {reasons}; {hint}."
 
 
@@ -138,7 +155,9 @@ class LabelCounter:
 
     def __init__(self, questions: Iterable[Question] = ()) -> None:
         self.questions = self.empty = 0
-        self.strata: dict[str, list[int]] = {}  # by relation: labelled false, labelled true, open
+        self.strata: dict[
+            str, list[int]
+        ] = {}  # by relation: labelled false, labelled true, open
         for question in questions:
             self.add(question)
 
@@ -152,10 +171,22 @@ class LabelCounter:
 
     def outlook(self, balance: str = "relation") -> Outlook:
         """What the questions can give under this balance."""
-        false, true, unknown = (sum(counts[kind] for counts in self.strata.values()) for kind in range(3))
-        strata = list(self.strata.values()) if balance == "relation" else [[false, true, unknown]]
+        false, true, unknown = (
+            sum(counts[kind] for counts in self.strata.values()) for kind in range(3)
+        )
+        strata = (
+            list(self.strata.values())
+            if balance == "relation"
+            else [[false, true, unknown]]
+        )
         pairs = sum(min(t + u, f + u, (t + f + u) // 2) for f, t, u in strata)
-        return Outlook(self.questions, self.empty, (true, false), (true + unknown, false + unknown), pairs)
+        return Outlook(
+            self.questions,
+            self.empty,
+            (true, false),
+            (true + unknown, false + unknown),
+            pairs,
+        )
 
 
 def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None:
@@ -163,17 +194,36 @@ def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None
     if any(outlook.is_enough for outlook in outlooks.values()):
         return
     name, outlook = next(iter(outlooks.items()))
-    more = f"raise --limit (now {limit:,})" if limit is not None and limit < FOR_A_CHART else "add questions to it"
-    raise TooFewAnswers(f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}.")
+    more = (
+        f"raise --limit (now {limit:,})"
+        if limit is not None and limit < FOR_A_CHART
+        else "add questions to it"
+    )
+    raise TooFewAnswers(
+        f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}."
+    )
 
 
-_OPTIONAL = {name: "exact_spans" if name == "exact_question" else name for name in KNOWN[3:]}  # columns and fields
+_OPTIONAL = {
+    name: "exact_spans" if name == "exact_question" else name for name in KNOWN[3:]
+}  # columns and fields
 
 
-def take_survey(questions: Iterable[Question], examples: int = 3) -> tuple[dict[str, Any], Outlook, list[Question]]:
+def take_survey(
+    questions: Iterable[Question], examples: int = 3
+) -> tuple[dict[str, Any], Outlook, list[Question]]:
     """Counts over the distinct questions, what a run would get from them, and the first few."""
-    counts = Counter(dict.fromkeys(("questions", "repeated", "wordless", "yes_no", "answers", "labelled_true"), 0))
-    filled, relations, metadata = Counter(dict.fromkeys(_OPTIONAL, 0)), Counter[str](), Counter[str]()
+    counts = Counter(
+        dict.fromkeys(
+            ("questions", "repeated", "wordless", "yes_no", "answers", "labelled_true"),
+            0,
+        )
+    )
+    filled, relations, metadata = (
+        Counter(dict.fromkeys(_OPTIONAL, 0)),
+        Counter[str](),
+        Counter[str](),
+    )
     seen, first, asked = set[int](), list[Question](), LabelCounter()
     for question in questions:
         digest = small_hash(question_key(question.question))
@@ -186,12 +236,23 @@ def take_survey(questions: Iterable[Question], examples: int = 3) -> tuple[dict[
         counts["yes_no"] += asks_yes_no(question.question, question.answers)
         counts["answers"] += len(question.answers)
         counts["labelled_true"] += question.truthful is True
-        filled.update(name for name, field in _OPTIONAL.items() if getattr(question, field) not in (None, ()))
+        filled.update(
+            name
+            for name, field in _OPTIONAL.items()
+            if getattr(question, field) not in (None, ())
+        )
         relations.update([question.relation] if question.relation else [])
-        metadata.update(name for name, value in question.metadata.items() if value is not None)
+        metadata.update(
+            name for name, value in question.metadata.items() if value is not None
+        )
         if not why_not_asked(question):
             asked.add(question)
         if len(first) < examples:
             first.append(question)
-    record = {**counts, "filled": filled, "relations": dict(relations.most_common()), "metadata": metadata}
+    record = {
+        **counts,
+        "filled": filled,
+        "relations": dict(relations.most_common()),
+        "metadata": metadata,
+    }
     return record, asked.outlook(), first

@@ -35,13 +35,33 @@ class Ending:
     """
 
     def __init__(self, lm: "LanguageModel", kind: str) -> None:
-        self.tokenizer, self.chat, self.breaks = lm.tokenizer, kind == CHAT, kind != TEXT
-        eos = lm.model.generation_config.eos_token_id if lm.model.generation_config is not None else None
-        ends = [*(eos if isinstance(eos, list) else [eos]), lm.tokenizer.eos_token_id, *lm.tokenizer.all_special_ids]
-        special = [token for token, added in lm.tokenizer.added_tokens_decoder.items() if added.special]
+        self.tokenizer, self.chat, self.breaks = (
+            lm.tokenizer,
+            kind == CHAT,
+            kind != TEXT,
+        )
+        eos = (
+            lm.model.generation_config.eos_token_id
+            if lm.model.generation_config is not None
+            else None
+        )
+        ends = [
+            *(eos if isinstance(eos, list) else [eos]),
+            lm.tokenizer.eos_token_id,
+            *lm.tokenizer.all_special_ids,
+        ]
+        special = [
+            token
+            for token, added in lm.tokenizer.added_tokens_decoder.items()
+            if added.special
+        ]
         self.certain = {int(end) for end in [*ends, *special] if end is not None}
         if self.chat or not self.breaks:
-            self.certain = {end for end in self.certain if decode_exactly(lm.tokenizer, [end]) not in (OPEN, CLOSE)}
+            self.certain = {
+                end
+                for end in self.certain
+                if decode_exactly(lm.tokenizer, [end]) not in (OPEN, CLOSE)
+            }
         self.texts: dict[int, str] = {}
 
     def is_end(self, token: int, so_far: Sequence[int] = ()) -> bool:
@@ -92,16 +112,27 @@ def known_answers(
 
     A prompt must leave room for the longest answer, greedy or sampled, and for the supplied one.
     """
-    given = [index for index, own in enumerate(questions) if own.model_answer is not None and prompts[index].ids]
+    given = [
+        index
+        for index, own in enumerate(questions)
+        if own.model_answer is not None and prompts[index].ids
+    ]
     texts = [questions[index].model_answer or "" for index in given]
-    answers = given_answers(tokenizer, template, [prompts[index] for index in given], texts)
-    answers_by_index, room = dict(zip(given, answers, strict=True)), longest_answer(template, max_new_tokens)
+    answers = given_answers(
+        tokenizer, template, [prompts[index] for index in given], texts
+    )
+    answers_by_index, room = (
+        dict(zip(given, answers, strict=True)),
+        longest_answer(template, max_new_tokens),
+    )
     for index, (question, prompt) in enumerate(zip(questions, prompts, strict=True)):
         needs = prompt.left_out + len(prompt.ids) + room
         if index in answers_by_index:
             needs = max(needs, len(prompt.ids) + len(answers_by_index[index].ids))
         if context is not None and needs > context:
-            answers_by_index[index] = Answer((question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs)
+            answers_by_index[index] = Answer(
+                (question.model_answer or "").strip(), (), None, TOO_LONG, needs=needs
+            )
     return answers_by_index
 
 
@@ -140,35 +171,61 @@ def thinkers(
     return [
         at
         for at, answer in enumerate(decoded)
-        if _thinks(decode_exactly(tokenizer, answer.ids)) and (context is None or len(prompts[at]) + room <= context)
+        if _thinks(decode_exactly(tokenizer, answer.ids))
+        and (context is None or len(prompts[at]) + room <= context)
     ]
 
 
 def spoken_answers(
-    tokenizer: Any, template: Template, decoded: "Sequence[Decoded]", max_new_tokens: int
+    tokenizer: Any,
+    template: Template,
+    decoded: "Sequence[Decoded]",
+    max_new_tokens: int,
 ) -> list[Answer]:
     """What the model wrote, as answers."""
     answers = []
     for answer in decoded:
         start = tokens_before(tokenizer, answer.ids) if template.kind == "chat" else 0
-        ids, log_probs = answer.ids[start : start + max_new_tokens], answer.log_probs[start : start + max_new_tokens]
+        ids, log_probs = (
+            answer.ids[start : start + max_new_tokens],
+            answer.log_probs[start : start + max_new_tokens],
+        )
         finished = answer.finished and len(answer.ids) <= start + max_new_tokens
-        answers.append(Answer("", ids, log_probs, "answered" if finished else "truncated", answer.ids[:start]))
+        answers.append(
+            Answer(
+                "",
+                ids,
+                log_probs,
+                "answered" if finished else "truncated",
+                answer.ids[:start],
+            )
+        )
     return _add_texts(tokenizer, answers)
 
 
 def _add_texts(tokenizer: Any, answers: Sequence[Answer]) -> list[Answer]:
     """The answers with the text of their tokens; one without text is empty."""
-    texts = [text.strip() for text in decode_all_exactly(tokenizer, [answer.ids for answer in answers])]
+    texts = [
+        text.strip()
+        for text in decode_all_exactly(tokenizer, [answer.ids for answer in answers])
+    ]
     return [
-        replace(answer, text=text, status=answer.status if text or answer.status == "truncated" else "empty")
+        replace(
+            answer,
+            text=text,
+            status=answer.status if text or answer.status == "truncated" else "empty",
+        )
         for answer, text in zip(answers, texts, strict=True)
     ]
 
 
-def given_answers(tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]) -> list[Answer]:
+def given_answers(
+    tokenizer: Any, template: Template, prompts: Sequence[Prompt], texts: Sequence[str]
+) -> list[Answer]:
     """Supplied answers, as the model would see each after its prompt."""
-    tokens = template.answer_ids(tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts)
+    tokens = template.answer_ids(
+        tokenizer, [(prompt.text, prompt.ids) for prompt in prompts], texts
+    )
     return _add_texts(tokenizer, [Answer("", ids, None, "answered") for ids in tokens])
 
 
@@ -180,6 +237,14 @@ def tokens_before(tokenizer: Any, ids: tuple[int, ...]) -> int:
     """How many tokens precede the answer's first visible character; all, if a thinking block is still open."""
     closed = 0
     if _thinks(decode_exactly(tokenizer, ids)):
-        closed = bisect_left(range(len(ids)), True, key=lambda n: CLOSE in decode_exactly(tokenizer, ids[:n]))
-    visible = (n for n in range(closed, len(ids)) if decode_exactly(tokenizer, ids[closed : n + 1]).strip())
+        closed = bisect_left(
+            range(len(ids)),
+            True,
+            key=lambda n: CLOSE in decode_exactly(tokenizer, ids[:n]),
+        )
+    visible = (
+        n
+        for n in range(closed, len(ids))
+        if decode_exactly(tokenizer, ids[closed : n + 1]).strip()
+    )
     return next(visible, len(ids))

@@ -21,11 +21,22 @@ from anchorscope.answers.grade_names import (
     readings,
     same_name,
 )
-from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, without_articles, words
+from anchorscope.datasets.text import (
+    ARTICLES,
+    Word,
+    located_words,
+    occurrences,
+    without_articles,
+    words,
+)
 
 
 def _phrases(name: str) -> list[tuple[str, ...]]:
-    return sorted((tuple(phrase.split()) for phrase in LISTS["phrases"][name].split("|")), key=len, reverse=True)
+    return sorted(
+        (tuple(phrase.split()) for phrase in LISTS["phrases"][name].split("|")),
+        key=len,
+        reverse=True,
+    )
 
 
 OPENINGS, CLOSINGS = _phrases("openings"), _phrases("closings")
@@ -62,10 +73,17 @@ def parse_answer(answer: str) -> ParsedAnswer:
     whole = without_articles(words)
     variants = [words, whole]
     if _POSSESSIVE.search(answer):
-        variants.append(tuple(word.text for word in located_words(answer, split_possessive=True)))
+        variants.append(
+            tuple(word.text for word in located_words(answer, split_possessive=True))
+        )
     read = [readings(variant) for variant in dict.fromkeys(variants)]
     haystacks = tuple(
-        tuple(dict.fromkeys(f" {' '.join(variant[min(number, len(variant) - 1)])} " for variant in read))
+        tuple(
+            dict.fromkeys(
+                f" {' '.join(variant[min(number, len(variant) - 1)])} "
+                for variant in read
+            )
+        )
         for number in range(max(map(len, read)))
     )
     return ParsedAnswer(answer, located, words, whole, _strip_phrases(whole), haystacks)
@@ -74,16 +92,22 @@ def parse_answer(answer: str) -> ParsedAnswer:
 def _strip_phrases(whole: tuple[str, ...]) -> tuple[str, ...]:
     """The words without openings ("it is") and closings ("I think"), but never down to nothing."""
     core = whole
-    while opening := next((phrase for phrase in OPENINGS if core[: len(phrase)] == phrase != core), None):
+    while opening := next(
+        (phrase for phrase in OPENINGS if core[: len(phrase)] == phrase != core), None
+    ):
         core = core[len(opening) :]
-    closing = next((phrase for phrase in CLOSINGS if core[-len(phrase) :] == phrase != core), ())
+    closing = next(
+        (phrase for phrase in CLOSINGS if core[-len(phrase) :] == phrase != core), ()
+    )
     return core[: len(core) - len(closing)]
 
 
 def denies(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
     """Whether the answer names the words only to deny them."""
     places = list(occurrences(wanted, parsed.words))
-    return bool(places) and all(_denied(parsed, first, after) for first, after in places)
+    return bool(places) and all(
+        _denied(parsed, first, after) for first, after in places
+    )
 
 
 def _denied(parsed: ParsedAnswer, first: int, after: int) -> bool:
@@ -91,11 +115,15 @@ def _denied(parsed: ParsedAnswer, first: int, after: int) -> bool:
         return True
     for index in range(first - 1, max(first - 1 - _REACH, -1), -1):
         following = parsed.words[index + 1]
-        if _CLAUSE_END.search(parsed.text, parsed.located[index].end, parsed.located[index + 1].start):
+        if _CLAUSE_END.search(
+            parsed.text, parsed.located[index].end, parsed.located[index + 1].start
+        ):
             return False
         if parsed.words[index] in WORDS["negations"]:
             return following not in WORDS["hedges"]
-        if parsed.words[index] == "than" and not following[0].isdigit():  # "larger than Jupiter", but "more than 300"
+        if (
+            parsed.words[index] == "than" and not following[0].isdigit()
+        ):  # "larger than Jupiter", but "more than 300"
             return True
         if parsed.words[index] in WORDS["negation_ends"]:
             return False
@@ -126,7 +154,9 @@ LONGEST_NAME = 1000
 """Characters beyond which neither side is a name, which may be written in many ways."""
 SHORT = 2
 """An accepted answer of at most this many characters must be the whole answer."""
-_MARKS = re.compile(r"(?<=[A-Za-z])[+#]+")  # "C", "C++" and "C#" are three things, though symbols are no words
+_MARKS = re.compile(
+    r"(?<=[A-Za-z])[+#]+"
+)  # "C", "C++" and "C#" are three things, though symbols are no words
 
 
 def is_short(alias_words: Sequence[str]) -> bool:
@@ -139,10 +169,16 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
     parsed = parse_answer(answer)
     if not parsed.words:
         stripped = answer.strip().casefold()
-        return bool(stripped) and any(stripped == alias.strip().casefold() for alias in accepted)
+        return bool(stripped) and any(
+            stripped == alias.strip().casefold() for alias in accepted
+        )
     offered = guesses(answer)
     if offered:
-        chosen = [alias for alias in accepted if "or" in words(alias) or words(alias) == parsed.whole]
+        chosen = [
+            alias
+            for alias in accepted
+            if "or" in words(alias) or words(alias) == parsed.whole
+        ]
         return any(_matches_alias(parsed, alias, question) for alias in chosen) or all(
             grade(part, accepted, question) for part in offered
         )
@@ -182,7 +218,9 @@ def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) 
     if not question:
         return False
     parsed_question = parse_question(question)
-    return parsed_question.gives(wanted, parsed.words) or parsed_question.prefers_another(wanted, parsed.words)
+    return parsed_question.gives(
+        wanted, parsed.words
+    ) or parsed_question.prefers_another(wanted, parsed.words)
 
 
 def _contains(parsed: ParsedAnswer, alias: str) -> bool:
@@ -192,27 +230,41 @@ def _contains(parsed: ParsedAnswer, alias: str) -> bool:
         if any(needle in haystack for haystack in haystacks):
             return True
     # An accepted answer with an article of its own ("Vitamin A") may have lost another one before it.
-    return not ARTICLES.isdisjoint(read[0]) and any(True for _ in occurrences(read[0], parsed.words))
+    return not ARTICLES.isdisjoint(read[0]) and any(
+        True for _ in occurrences(read[0], parsed.words)
+    )
 
 
-def _compare_numbers(parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None) -> bool | None:
+def _compare_numbers(
+    parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None
+) -> bool | None:
     """What dates and numbers decide; None if they say nothing."""
     has_digits = any(character.isdigit() for word in parsed.words for character in word)
     if not has_digits or not any(word[0].isdigit() for word in wanted):
         return None
     dates = as_date(alias)
     if any(given.gives(date) for given in dates_in(parsed.text) for date in dates):
-        return not denies(parsed, wanted) and not any(only_in_a_span(parsed.text, date) for date in dates)
+        return not denies(parsed, wanted) and not any(
+            only_in_a_span(parsed.text, date) for date in dates
+        )
     if any(date.month is not None or (date.year or 0) < 0 for date in dates):
         return None
-    silent = WORDS["fillers"] | parse_question(question).words if question else WORDS["fillers"]
+    silent = (
+        WORDS["fillers"] | parse_question(question).words
+        if question
+        else WORDS["fillers"]
+    )
     return compare(numbers_in(parsed.text), numbers_in(alias), silent)
 
 
 def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
     """Whether the two share a word, all letters, or the first ones: a cheap test before the careful ones."""
     core = parsed.core
-    if not set(core).isdisjoint(wanted) or core[-1][:3] == wanted[-1][:3] or "".join(core) == "".join(wanted):
+    if (
+        not set(core).isdisjoint(wanted)
+        or core[-1][:3] == wanted[-1][:3]
+        or "".join(core) == "".join(wanted)
+    ):
         return True
     return 1 in (len(core), len(wanted)) and core[0][0] == wanted[0][0]
 
@@ -222,7 +274,9 @@ def _matches_name(parsed: ParsedAnswer, alias: str, question: str | None) -> boo
         return False
     parsed_question = parse_question(question) if question else None
     if parsed_question is not None:
-        if not parsed_question.offers_choice and parsed_question.words.issuperset(parsed.core):
+        if not parsed_question.offers_choice and parsed_question.words.issuperset(
+            parsed.core
+        ):
             return False
         if parsed_question.is_another_option(words(alias), parsed.core):
             return False
@@ -230,7 +284,9 @@ def _matches_name(parsed: ParsedAnswer, alias: str, question: str | None) -> boo
 
 
 UNITS = {name: group[0] for group in _phrases("units") for name in group}
-_LONGEST_COUNTED = 2  # words that are no unit after an accepted number: "12 players", "9 full seasons"
+_LONGEST_COUNTED = (
+    2  # words that are no unit after an accepted number: "12 players", "9 full seasons"
+)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NEGATIVE = re.compile(r"(?:(?<![\w.)])[-−–]\s?|\bminus\s+)(?=[0-9.])", re.I)
 
@@ -251,7 +307,12 @@ def numbers_in(text: str) -> Numbers:
     for symbol, name in LISTS["unit_symbols"].items():
         text = text.replace(symbol, f" {name} ")
     text = re.sub(r"\bper\s+cent\b", "percent", text, flags=re.I)
-    text = re.sub(r"(?<=[0-9])(?=(?:km|cm|mm|m|kg|g|ft|in|mi|lbs?|hrs?|mph|kph)\b)", " ", text, flags=re.I)
+    text = re.sub(
+        r"(?<=[0-9])(?=(?:km|cm|mm|m|kg|g|ft|in|mi|lbs?|hrs?|mph|kph)\b)",
+        " ",
+        text,
+        flags=re.I,
+    )
     located = [word for word in located_words(text) if word.text not in ARTICLES]
     words = [word.text for word in located]
     beside: set[int] = set()
@@ -261,20 +322,44 @@ def numbers_in(text: str) -> Numbers:
             unit_at = _unit_beside(words, index)
             beside.update((index, *unit_at))
             value = Decimal(word).normalize()
-            quantities.append((-value if negative else value, UNITS[words[unit_at[0]]] if unit_at else None))
+            quantities.append(
+                (
+                    -value if negative else value,
+                    UNITS[words[unit_at[0]]] if unit_at else None,
+                )
+            )
     other_places = [
-        index for index, word in enumerate(words) if index not in beside and word not in WORDS["approximations"]
+        index
+        for index, word in enumerate(words)
+        if index not in beside and word not in WORDS["approximations"]
     ]
-    small_after = (index > min(beside) and text[located[index].start].islower() for index in other_places)
-    return Numbers(quantities, [words[index] for index in other_places], bool(quantities) and all(small_after))
+    small_after = (
+        index > min(beside) and text[located[index].start].islower()
+        for index in other_places
+    )
+    return Numbers(
+        quantities,
+        [words[index] for index in other_places],
+        bool(quantities) and all(small_after),
+    )
 
 
 def _unit_beside(words: Sequence[str], index: int) -> list[int]:
     """Indices of the units beside the number, the decisive one first: "5 percent", "$5", "20 degrees Celsius"."""
-    after = [at for at in (index + 1, index + 2) if at < len(words) and words[at] in UNITS]
+    after = [
+        at for at in (index + 1, index + 2) if at < len(words) and words[at] in UNITS
+    ]
     if after and after[0] == index + 1:
-        return after[::-1] if len(after) == 2 and words[after[0]].startswith("degree") else after[:1]
-    return [index - 1] if index and words[index - 1] in ("dollar", "euro", "pound", "yen", "rupee") else []
+        return (
+            after[::-1]
+            if len(after) == 2 and words[after[0]].startswith("degree")
+            else after[:1]
+        )
+    return (
+        [index - 1]
+        if index and words[index - 1] in ("dollar", "euro", "pound", "yen", "rupee")
+        else []
+    )
 
 
 def compare(answer: Numbers, accepted: Numbers, silent: frozenset[str]) -> bool | None:
@@ -285,7 +370,10 @@ def compare(answer: Numbers, accepted: Numbers, silent: frozenset[str]) -> bool 
     """
     if len(accepted.quantities) != 1 or len(answer.quantities) != 1:
         return None
-    (given, given_unit), (wanted, wanted_unit) = answer.quantities[0], accepted.quantities[0]
+    (given, given_unit), (wanted, wanted_unit) = (
+        answer.quantities[0],
+        accepted.quantities[0],
+    )
     if abs(given) != abs(wanted):
         return None
     if given != wanted or (given_unit and wanted_unit and given_unit != wanted_unit):
@@ -300,9 +388,13 @@ MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES.split(), start
 MONTHS |= {name[:3]: number for name, number in MONTHS.items()} | {"sept": 9}
 _BEFORE_CHRIST, _AFTER = ("bc", "bce"), ("ad", "ce")
 _ISO = re.compile(r"(?<![\w-])([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?![\w-])")
-_NUMERIC = re.compile(r"(?<![\w/.-])([0-9]{1,2})([/.-])([0-9]{1,2})\2([0-9]{4})(?![\w/-])")
+_NUMERIC = re.compile(
+    r"(?<![\w/.-])([0-9]{1,2})([/.-])([0-9]{1,2})\2([0-9]{4})(?![\w/-])"
+)
 
-_YEARS = re.compile(r"(?<![\w-])([0-9]{4})\s*(?:-|–|—|to|until|till|and)\s*([0-9]{4})(?![\w-])", re.I)
+_YEARS = re.compile(
+    r"(?<![\w-])([0-9]{4})\s*(?:-|–|—|to|until|till|and)\s*([0-9]{4})(?![\w-])", re.I
+)
 
 
 class Date(NamedTuple):
@@ -314,7 +406,9 @@ class Date(NamedTuple):
 
     def gives(self, wanted: "Date") -> bool:
         """Whether everything in `wanted` is given and equal: a full date gives its year."""
-        return all(part is None or part == own for part, own in zip(wanted, self, strict=True))
+        return all(
+            part is None or part == own for part, own in zip(wanted, self, strict=True)
+        )
 
 
 def _write_out_dates(text: str) -> list[str]:
@@ -322,7 +416,11 @@ def _write_out_dates(text: str) -> list[str]:
     names = _MONTH_NAMES.split()
 
     def spelled(year: str, month: str, day: str, otherwise: str) -> str:
-        return f"{int(day)} {names[int(month) - 1]} {year}" if 1 <= int(month) <= 12 else otherwise
+        return (
+            f"{int(day)} {names[int(month) - 1]} {year}"
+            if 1 <= int(month) <= 12
+            else otherwise
+        )
 
     text = _ISO.sub(lambda m: spelled(m[1], m[2], m[3], m[0]), text)
     day_first = _NUMERIC.sub(lambda m: spelled(m[4], m[3], m[1], m[0]), text)
@@ -331,7 +429,11 @@ def _write_out_dates(text: str) -> list[str]:
 
 
 def _day(word: str) -> int | None:
-    value = int(word) if word.isascii() and word.isdigit() and len(word) <= 2 else ordinal_value(word)
+    value = (
+        int(word)
+        if word.isascii() and word.isdigit() and len(word) <= 2
+        else ordinal_value(word)
+    )
     return value if value is not None and 1 <= value <= 31 else None
 
 
@@ -339,9 +441,17 @@ def _year(words: Sequence[str], index: int) -> tuple[int | None, int]:
     """The year at word `index` and the index after it: "1776", "44 BC", "AD 79"."""
     before = index < len(words) and words[index] in _AFTER
     start = index + 1 if before else index
-    if start >= len(words) or not (words[start].isascii() and words[start].isdigit()) or len(words[start]) > 4:
+    if (
+        start >= len(words)
+        or not (words[start].isascii() and words[start].isdigit())
+        or len(words[start]) > 4
+    ):
         return None, index
-    era = words[start + 1] if start + 1 < len(words) and words[start + 1] in (*_BEFORE_CHRIST, *_AFTER) else ""
+    era = (
+        words[start + 1]
+        if start + 1 < len(words) and words[start + 1] in (*_BEFORE_CHRIST, *_AFTER)
+        else ""
+    )
     if not (era or before) and len(words[start]) != 4:
         return None, index
     value = int(words[start])
@@ -361,19 +471,31 @@ def _dates(words: Sequence[str]) -> Iterator[tuple[Date, int, int]]:
             after += 1
         year, end = _year(words, after if month else index)
         if month or year is not None:
-            yield Date(year, month, day if month else None), index, end if year is not None else after
+            yield (
+                Date(year, month, day if month else None),
+                index,
+                end if year is not None else after,
+            )
             index = end if year is not None else after
         else:
             index += 1
 
 
 def _plain_words(text: str) -> list[str]:
-    return list(numerals([word.text for word in located_words(text) if word.text not in ARTICLES]))
+    return list(
+        numerals(
+            [word.text for word in located_words(text) if word.text not in ARTICLES]
+        )
+    )
 
 
 def dates_in(text: str) -> list[Date]:
     """Every date that the text may give."""
-    return [date for reading in _write_out_dates(text) for date, _, _ in _dates(_plain_words(reading))]
+    return [
+        date
+        for reading in _write_out_dates(text)
+        for date, _, _ in _dates(_plain_words(reading))
+    ]
 
 
 def as_date(text: str) -> list[Date]:
@@ -383,7 +505,8 @@ def as_date(text: str) -> list[Date]:
         words = _plain_words(reading)
         dates = list(_dates(words))
         if len(dates) == 1 and all(
-            word in WORDS["around_dates"] for word in (*words[: dates[0][1]], *words[dates[0][2] :])
+            word in WORDS["around_dates"]
+            for word in (*words[: dates[0][1]], *words[dates[0][2] :])
         ):
             whole.append(dates[0][0])
     return whole

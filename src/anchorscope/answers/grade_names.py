@@ -15,21 +15,32 @@ from itertools import islice
 
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, words
 
-LISTS = tomllib.loads((files("anchorscope.answers") / "grade_words.toml").read_text(encoding="utf-8"))
+LISTS = tomllib.loads(
+    (files("anchorscope.answers") / "grade_words.toml").read_text(encoding="utf-8")
+)
 WORDS = {name: frozenset(text.split()) for name, text in LISTS["words"].items()}
 _SHORTENED: dict[str, str] = LISTS["shortened"]
 _SMALL_ORDINALS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
     fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"""
-_TENS_ORDINALS = "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"
+_TENS_ORDINALS = (
+    "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"
+)
 _ORDINALS = {word: value for value, word in enumerate(_SMALL_ORDINALS.split(), start=1)}
-_ORDINALS |= {word: value for value, word in zip(range(20, 100, 10), _TENS_ORDINALS.split(), strict=True)}
+_ORDINALS |= {
+    word: value
+    for value, word in zip(range(20, 100, 10), _TENS_ORDINALS.split(), strict=True)
+}
 _DIGIT_ORDINAL = re.compile(r"([0-9]{1,9})(?:st|nd|rd|th)")
 _TENS_DIGITS = re.compile(r"0*[2-9]0")
-_ROMAN = re.compile(r"(?=.)m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})")
+_ROMAN = re.compile(
+    r"(?=.)m{0,3}(?:cm|cd|d?c{0,3})(?:xc|xl|l?x{0,3})(?:ix|iv|v?i{0,3})"
+)
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 _ROMAN_ALONE = ("i", "v", "x")  # "C", "D", "L" and "M" alone are letters: "Vitamin C"
 
-_SPACING_LENGTH = 5  # letters from which "pingpong" and "ping pong" are taken for the same
+_SPACING_LENGTH = (
+    5  # letters from which "pingpong" and "ping pong" are taken for the same
+)
 
 
 def ordinal_value(word: str) -> int | None:
@@ -43,14 +54,20 @@ def roman_value(word: str) -> int | None:
     if (len(word) == 1 and word not in _ROMAN_ALONE) or not _ROMAN.fullmatch(word):
         return None
     values = [_ROMAN_VALUES[letter] for letter in word]
-    return sum(-value if value < max(values[index:]) else value for index, value in enumerate(values))
+    return sum(
+        -value if value < max(values[index:]) else value
+        for index, value in enumerate(values)
+    )
 
 
 def numerals(own: Sequence[str], roman_ending: str | None = None) -> tuple[str, ...]:
     """The words with ordinals as "8th" and later Roman numerals as numbers with that ending, if any."""
     read: list[str] = []
     for index, word in enumerate(own):
-        ordinal, roman = ordinal_value(word), roman_value(word) if index and roman_ending is not None else None
+        ordinal, roman = (
+            ordinal_value(word),
+            roman_value(word) if index and roman_ending is not None else None,
+        )
         if ordinal is not None:
             tens = read and ordinal < 10 and _TENS_DIGITS.fullmatch(read[-1])
             if tens:  # "twenty first" was read "20 first"
@@ -75,7 +92,9 @@ def _may_be_numeral(word: str) -> bool:
     return ordinal_value(word) is not None or roman_value(word) is not None
 
 
-@lru_cache(maxsize=1 << 16)  # an accepted answer is read once for every question that accepts it
+@lru_cache(
+    maxsize=1 << 16
+)  # an accepted answer is read once for every question that accepts it
 def alias_readings(alias: str) -> tuple[tuple[str, ...], ...]:
     return readings(words(alias))
 
@@ -92,25 +111,38 @@ def singular(word: str) -> str:
 def same_noun(word: str, other: str) -> bool:
     """Whether two words are the same noun, singular or plural."""
     short, long = sorted((word, other), key=len)
-    return short == long or (len(short) > 2 and (long in (f"{short}s", f"{short}es") or singular(long) == short))
+    return short == long or (
+        len(short) > 2
+        and (long in (f"{short}s", f"{short}es") or singular(long) == short)
+    )
 
 
 def same_but_spacing(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
     """Whether two texts differ only in spacing: "ping pong" and "pingpong", not "19 84" and "1984"."""
     joined = "".join(words_a)
-    return len(joined) >= _SPACING_LENGTH and joined.isalpha() and joined == "".join(words_b)
+    return (
+        len(joined) >= _SPACING_LENGTH
+        and joined.isalpha()
+        and joined == "".join(words_b)
+    )
 
 
 def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
     """Whether the words of `needle` stand together in `haystack`."""
     size = len(needle)
-    return any(tuple(haystack[index : index + size]) == tuple(needle) for index in range(len(haystack) - size + 1))
+    return any(
+        tuple(haystack[index : index + size]) == tuple(needle)
+        for index in range(len(haystack) - size + 1)
+    )
 
 
 _WHO = re.compile(r"\b(?:who|whom|whose|who's)\b", re.I)
 _WHICH = re.compile(r"\b(?:which|what|name)\b", re.I)
 _RUN = re.compile(r"\w+")
-_BEFORE_PERSON, _CHECKED_PARTS = 4, 12  # words between "which" and a person; parts of words that are checked
+_BEFORE_PERSON, _CHECKED_PARTS = (
+    4,
+    12,
+)  # words between "which" and a person; parts of words that are checked
 _CHOICE = re.compile(
     r"\b(?:or|between|among|out of|of these|of the following)\b|(?-i:\bor(?=[A-Z]))|"
     r"^(?=.*\band\b).*\b(?:(?:old|young|eld|earli|lat|larg|bigg|small|tall|long|short|high|clos|new|near|few|great)er|"
@@ -118,7 +150,8 @@ _CHOICE = re.compile(
     re.I | re.S,
 )
 _SEVERAL = re.compile(
-    r"\b(?:which|what|the|name|are)\s+(?:the\s+)?(?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b", re.I
+    r"\b(?:which|what|the|name|are)\s+(?:the\s+)?(?:two|three|four|five|six|seven|eight|nine|ten|[2-9]|10)\b",
+    re.I,
 )
 _SENTENCE = 6  # words of an answer that may restate the question
 _SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
@@ -149,12 +182,21 @@ class ParsedQuestion:
             return True
         places = list(occurrences(alias, texts))
         if not places:
-            joined = [word.text for word in located_words(self.text)]  # "womens", where `located` has "women" and "'s"
-            return any(True for _ in occurrences(alias, joined)) or self._shortens_a_name(alias)
-        if self.asks_capital or any(self._inside_a_name(first, after) for first, after in places):
+            joined = [
+                word.text for word in located_words(self.text)
+            ]  # "womens", where `located` has "women" and "'s"
+            return any(
+                True for _ in occurrences(alias, joined)
+            ) or self._shortens_a_name(alias)
+        if self.asks_capital or any(
+            self._inside_a_name(first, after) for first, after in places
+        ):
             return False
         named = any(self._written_as_name(first, after) for first, after in places)
-        restated = len(answer) >= _SENTENCE and len(self.words.intersection(answer_words)) >= _SENTENCE // 2
+        restated = (
+            len(answer) >= _SENTENCE
+            and len(self.words.intersection(answer_words)) >= _SENTENCE // 2
+        )
         return named or restated
 
     def prefers_another(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
@@ -162,11 +204,17 @@ class ParsedQuestion:
         if not self.offers_choice:
             return False
         first, after = next(iter(occurrences(alias, answer)), (0, len(answer)))
-        capitalised = {word.text for index, word in enumerate(self.located) if self._is_capitalised(index)}
+        capitalised = {
+            word.text
+            for index, word in enumerate(self.located)
+            if self._is_capitalised(index)
+        }
         names = capitalised.difference(alias)
         if any(word in names and len(word) > 3 for word in answer[:first]):
             return True
-        return tuple(answer[after : after + 1]) == ("and",) and any(word in names for word in answer[after + 1 :])
+        return tuple(answer[after : after + 1]) == ("and",) and any(
+            word in names for word in answer[after + 1 :]
+        )
 
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the question offers this accepted answer and, separately, the answer."""
@@ -178,21 +226,35 @@ class ParsedQuestion:
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the answer is a part of this option that occurs nowhere else in the question."""
         texts = [word.text for word in self.located if word.text not in ARTICLES]
-        if not self.offers_choice or not stands_in(answer, alias) or sum(map(len, answer)) < _SHORTEST_PART:
+        if (
+            not self.offers_choice
+            or not stands_in(answer, alias)
+            or sum(map(len, answer)) < _SHORTEST_PART
+        ):
             return False
-        return len(list(occurrences(answer, texts))) == len(list(occurrences(alias, texts))) == 1
+        return (
+            len(list(occurrences(answer, texts)))
+            == len(list(occurrences(alias, texts)))
+            == 1
+        )
 
     def _is_capitalised(self, index: int) -> bool:
         word = self.located[index]
-        return self.text[word.start].isupper() and not (index == 0 and word.text in WORDS["openers"])
+        return self.text[word.start].isupper() and not (
+            index == 0 and word.text in WORDS["openers"]
+        )
 
     def _adjacent(self, index: int) -> bool:
         """Whether only white space or a hyphen stands between word `index` and the next."""
-        return not self.text[self.located[index].end : self.located[index + 1].start].strip(" -–'’")
+        return not self.text[
+            self.located[index].end : self.located[index + 1].start
+        ].strip(" -–'’")
 
     def _inside_a_name(self, first: int, after: int) -> bool:
         """Whether the words are part of a longer name, or say by whom or where something is."""
-        return self._name_goes_on(after) or (first > 0 and self._name_came_before(first, after))
+        return self._name_goes_on(after) or (
+            first > 0 and self._name_came_before(first, after)
+        )
 
     def _name_goes_on(self, after: int) -> bool:
         """After the words: "Geneva Airport", "Sonnet 18", "Robert Downey, Jr.", "Bach's Mass"."""
@@ -202,23 +264,42 @@ class ParsedQuestion:
         if rest[0].text == "'s":
             return len(rest) == 2 and self._is_capitalised(after + 1)
         is_name = self._is_capitalised(after) or rest[0].text[0].isdigit()
-        return rest[0].text in WORDS["suffixes"] or (is_name and self._adjacent(after - 1))
+        return rest[0].text in WORDS["suffixes"] or (
+            is_name and self._adjacent(after - 1)
+        )
 
     def _name_came_before(self, first: int, after: int) -> bool:
         """Before the words: "Canton of Geneva", "Lake Geneva", "songs by Bach", "Mass (Bach work)", "Lima, Peru?"."""
         before = self.located[first - 1].text
-        between = self.text[self.located[first - 1].end : self.located[first].start].strip()
+        between = self.text[
+            self.located[first - 1].end : self.located[first].start
+        ].strip()
         if before == "by" or between.endswith("("):
             return True
         if not self._adjacent(first - 1):
-            return between == "," and after == len(self.located) and self._is_capitalised(first - 1)
-        of_name = before == "of" and first > 1 and self._is_capitalised(first - 2) and self._adjacent(first - 2)
-        return of_name or (self._is_capitalised(first - 1) and before not in WORDS["openers"])
+            return (
+                between == ","
+                and after == len(self.located)
+                and self._is_capitalised(first - 1)
+            )
+        of_name = (
+            before == "of"
+            and first > 1
+            and self._is_capitalised(first - 2)
+            and self._adjacent(first - 2)
+        )
+        return of_name or (
+            self._is_capitalised(first - 1) and before not in WORDS["openers"]
+        )
 
     def _written_as_name(self, first: int, after: int) -> bool:
         start, end = self.located[first].start, self.located[after - 1].end
-        quoted = self.text[start - 1 : start] in tuple("'\"‘“’”") and self.text[end : end + 1] in tuple("'\"’”")
-        return quoted or any(self._is_capitalised(index) for index in range(first, after))
+        quoted = self.text[start - 1 : start] in tuple("'\"‘“’”") and self.text[
+            end : end + 1
+        ] in tuple("'\"’”")
+        return quoted or any(
+            self._is_capitalised(index) for index in range(first, after)
+        )
 
     def _shortens_a_name(self, alias: Sequence[str]) -> bool:
         """Whether the words are a name of the question without its middle: "Mary Blunt" of "Mary Ann Blunt"."""
@@ -227,8 +308,12 @@ class ParsedQuestion:
             return False
         start, end = texts.index(alias[0]), texts.index(alias[-1])
         run = texts[start : end + 1]
-        shortened = len(alias) <= len(run) <= len(alias) + 2 and set(run).issuperset(alias)
-        return shortened and all(self._is_capitalised(index) for index in range(start, end + 1))
+        shortened = len(alias) <= len(run) <= len(alias) + 2 and set(run).issuperset(
+            alias
+        )
+        return shortened and all(
+            self._is_capitalised(index) for index in range(start, end + 1)
+        )
 
 
 def _asks_person(question: str) -> bool:
@@ -264,12 +349,16 @@ def parse_question(question: str) -> ParsedQuestion:
 
 _PARENTHESES = re.compile(r"\s*\(([^()]*)\)")
 _LIST = re.compile(r"[,;&]|\band\b", re.I)
-_DESCRIBED = re.compile(r"[^,;]*?\b([a-z]+) (?=[A-Z])(?=[^,;]*?[A-Z][^,;]*?[A-Z])((?:[A-Z][^\s,;]*(?: |$))+)$")
+_DESCRIBED = re.compile(
+    r"[^,;]*?\b([a-z]+) (?=[A-Z])(?=[^,;]*?[A-Z][^,;]*?[A-Z])((?:[A-Z][^\s,;]*(?: |$))+)$"
+)
 """A common noun before a name of several words: "Polish astronomer Nicolaus Copernicus"."""
 _VOWELS = frozenset("aeiouy")
 _LONGEST_NAME = 5
 _SHORTEST_SURNAME = 3
-_HIGHEST_REGNAL = 40  # above it, what reads as a Roman numeral is a surname: "Dix" is 509
+_HIGHEST_REGNAL = (
+    40  # above it, what reads as a Roman numeral is a surname: "Dix" is 509
+)
 _SHORTEST_ACRONYM = 3
 _SHORTEST_MISSPELT = 6
 
@@ -279,9 +368,15 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
     """Other ways to write an accepted answer, each as words: without parentheses, a side of an "or", a name without its
     description, the part before the only comma, and "Einstein, Albert" reversed."""
     texts = [_PARENTHESES.sub("", alias)]
-    texts += [inside[3:] for inside in _PARENTHESES.findall(alias) if inside.lower().startswith("or ")]
+    texts += [
+        inside[3:]
+        for inside in _PARENTHESES.findall(alias)
+        if inside.lower().startswith("or ")
+    ]
     bare = texts[0]
-    if len(bare.split()) > _LONGEST_NAME:  # an accepted answer that is a sentence: "Emma is a novel in three volumes"
+    if (
+        len(bare.split()) > _LONGEST_NAME
+    ):  # an accepted answer that is a sentence: "Emma is a novel in three volumes"
         texts.append(re.split(r"\s(?:is|was|are|were)\s", bare)[0])
     if re.search(r"\bor\b|\band other", bare):
         texts += re.split(r"[;,]?\s*\bor\b,?\s*|\s*\band other", bare)
@@ -306,10 +401,14 @@ def without_titles(name: Sequence[str]) -> tuple[str, ...]:
     return rest
 
 
-def without_classes(name: Sequence[str], question: ParsedQuestion | None) -> tuple[str, ...]:
+def without_classes(
+    name: Sequence[str], question: ParsedQuestion | None
+) -> tuple[str, ...]:
     """A name without the kind of thing that the question mentions already: "River", "Battle of"."""
     droppable = (
-        WORDS["always_classes"] if question is None else WORDS["always_classes"] | (WORDS["classes"] & question.words)
+        WORDS["always_classes"]
+        if question is None
+        else WORDS["always_classes"] | (WORDS["classes"] & question.words)
     )
     if question is not None and "mountain" in question.words:
         droppable |= {"mt"}
@@ -330,7 +429,9 @@ def _initials(text: str) -> frozenset[str]:
     for word in located_words(text):
         raw = text[word.start : word.end]
         capitals = not shouted and not any(character.islower() for character in raw)
-        if len(word.text) <= 3 and ("." in raw or capitals or _VOWELS.isdisjoint(word.text)):
+        if len(word.text) <= 3 and (
+            "." in raw or capitals or _VOWELS.isdisjoint(word.text)
+        ):
             initials.add(word.text)
     return frozenset(initials)
 
@@ -343,9 +444,16 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
     """Whether the answer is the accepted person: the surname, or fitting first names and the surname."""
     accepted = without_titles(readings(words(alias))[0])
     given = without_titles(core)
-    if len(accepted) < 2 or given[-1] != accepted[-1] or not _looks_like_a_person(alias):
+    if (
+        len(accepted) < 2
+        or given[-1] != accepted[-1]
+        or not _looks_like_a_person(alias)
+    ):
         return False
-    if len(given[-1]) < _SHORTEST_SURNAME or (roman_value(given[-1]) or _HIGHEST_REGNAL) < _HIGHEST_REGNAL:
+    if (
+        len(given[-1]) < _SHORTEST_SURNAME
+        or (roman_value(given[-1]) or _HIGHEST_REGNAL) < _HIGHEST_REGNAL
+    ):
         return False
     if len(given) < len(accepted) and accepted[-len(given) :] == given:
         return True
@@ -376,15 +484,33 @@ def _looks_like_a_person(alias: str) -> bool:
 
 def _misspelt(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
     """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson"."""
-    differing = [pair for pair in zip(words_a, words_b, strict=False) if pair[0] != pair[1]]
+    differing = [
+        pair for pair in zip(words_a, words_b, strict=False) if pair[0] != pair[1]
+    ]
     if len(words_a) != len(words_b) or len(words_a) < 2 or len(differing) != 1:
         return False
     short, long = sorted(differing[0], key=len)
-    if len(short) < _SHORTEST_MISSPELT or len(long) - len(short) > 1 or not (short + long).isalpha():
+    if (
+        len(short) < _SHORTEST_MISSPELT
+        or len(long) - len(short) > 1
+        or not (short + long).isalpha()
+    ):
         return False
-    index = next((i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
-    swapped = short[:index] + short[index + 1 : index + 2] + short[index : index + 1] + short[index + 2 :]
-    return short[index:] == long[index + 1 :] or short[index + 1 :] == long[index + 1 :] or swapped == long
+    index = next(
+        (i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b),
+        len(short),
+    )
+    swapped = (
+        short[:index]
+        + short[index + 1 : index + 2]
+        + short[index : index + 1]
+        + short[index + 2 :]
+    )
+    return (
+        short[index:] == long[index + 1 :]
+        or short[index + 1 :] == long[index + 1 :]
+        or swapped == long
+    )
 
 
 def _is_acronym(short: str, long: Sequence[str]) -> bool:
@@ -392,7 +518,10 @@ def _is_acronym(short: str, long: Sequence[str]) -> bool:
     if len(short) < _SHORTEST_ACRONYM or not short.isalpha():
         return False
     minor = ("of", "and", "for", "in", "to")
-    return short in ("".join(w[0] for w in long), "".join(w[0] for w in long if w not in minor))
+    return short in (
+        "".join(w[0] for w in long),
+        "".join(w[0] for w in long if w not in minor),
+    )
 
 
 def _plural(core: Sequence[str], form: Sequence[str]) -> bool:
@@ -406,38 +535,75 @@ def _parts(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(part for part in listed if part)
 
 
-def same_name(answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion | None) -> bool:
+def same_name(
+    answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion | None
+) -> bool:
     """Whether the whole answer is another way to write the accepted one."""
     is_noun = alias.strip()[:1].islower()
-    cores = list(dict.fromkeys((*readings(core), without_titles(core), without_classes(core, question))))
+    cores = list(
+        dict.fromkeys(
+            (*readings(core), without_titles(core), without_classes(core, question))
+        )
+    )
     for form in _known_forms(alias, question):
-        if any(own == form or (is_noun and _plural(own, form)) or same_but_spacing(own, form) for own in cores):
+        if any(
+            own == form
+            or (is_noun and _plural(own, form))
+            or same_but_spacing(own, form)
+            for own in cores
+        ):
             return True
         if _misspelt(core, form):
             return True
-        if (len(core) == 1 and _is_acronym(core[0], form)) or (len(form) == 1 and _is_acronym(form[0], core)):
+        if (len(core) == 1 and _is_acronym(core[0], form)) or (
+            len(form) == 1 and _is_acronym(form[0], core)
+        ):
             return True
     if "and" in core and _parts(answer) == _parts(alias):
         return True
-    if _same_place(answer, alias) or (question is not None and question.chooses(words(alias), core)):
+    if _same_place(answer, alias) or (
+        question is not None and question.chooses(words(alias), core)
+    ):
         return True
-    return question is not None and question.asks_person and same_person(answer, core, _PARENTHESES.sub("", alias))
+    return (
+        question is not None
+        and question.asks_person
+        and same_person(answer, core, _PARENTHESES.sub("", alias))
+    )
 
 
-def _known_forms(alias: str, question: ParsedQuestion | None) -> Iterator[tuple[str, ...]]:
+def _known_forms(
+    alias: str, question: ParsedQuestion | None
+) -> Iterator[tuple[str, ...]]:
     for form in forms(alias):
         if question is not None and question.asks_several and "," in alias:
             continue
         yield form
         untitled, unclassed = without_titles(form), without_classes(form, question)
-        yield from (other for other in (untitled, unclassed) if other != form and sum(map(len, other)) > 2)
+        yield from (
+            other
+            for other in (untitled, unclassed)
+            if other != form and sum(map(len, other)) > 2
+        )
 
 
 def _same_place(answer: str, alias: str) -> bool:
     """Whether "Madison, WI" is "Madison, Wisconsin"."""
-    given, wanted = ([words(part) for part in text.split(",")] for text in (answer, alias))
-    if len(given) != 2 or len(wanted) != 2 or given[0] != wanted[0] or not given[1] or not wanted[1]:
+    given, wanted = (
+        [words(part) for part in text.split(",")] for text in (answer, alias)
+    )
+    if (
+        len(given) != 2
+        or len(wanted) != 2
+        or given[0] != wanted[0]
+        or not given[1]
+        or not wanted[1]
+    ):
         return False
     short, long = sorted(("".join(given[1]), "".join(wanted[1])), key=len)
     letters = iter(long)
-    return len(short) == 2 and short[0] == long[0] and all(letter in letters for letter in short)
+    return (
+        len(short) == 2
+        and short[0] == long[0]
+        and all(letter in letters for letter in short)
+    )

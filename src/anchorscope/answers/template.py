@@ -55,7 +55,9 @@ class Template:
     def text(self, question: str) -> str:
         return self.write(question)[0]
 
-    def write(self, question: str, context: Sequence[str] = (), thinking: str | None = None) -> tuple[str, Sources]:
+    def write(
+        self, question: str, context: Sequence[str] = (), thinking: str | None = None
+    ) -> tuple[str, Sources]:
         """A prompt with its passages and its thinking, and the characters of each source, in order."""
         sources: list[tuple[str, tuple[int, int]]] = []
         lead = QUESTION if self.head.endswith(QUESTION) else ""
@@ -67,7 +69,10 @@ class Template:
 
         for number, passage in enumerate(context, 1):
             text += PASSAGE
-            text = add(CONTEXT if len(context) == 1 else f"{CONTEXT}[{number}]", passage) + "\n"
+            text = (
+                add(CONTEXT if len(context) == 1 else f"{CONTEXT}[{number}]", passage)
+                + "\n"
+            )
         text += lead if context else ""
         text = add("question", " ".join(question.split()))
         if not thinking:
@@ -80,16 +85,27 @@ class Template:
         """The text before and after what is thought, in place of the tail."""
         if self.kind != "chat":
             return "\nThinking: ", self.tail
-        before = self.tail.rpartition(OPEN)[0] if OPEN in self.tail else self.tail.removesuffix(CLOSE)
+        before = (
+            self.tail.rpartition(OPEN)[0]
+            if OPEN in self.tail
+            else self.tail.removesuffix(CLOSE)
+        )
         return f"{before}{OPEN}\n", f"\n{CLOSE}\n\n"
 
     def ask_to_think(self, question: Question) -> str:
         """The prompt of a question up to where the model begins to think."""
         if not self.tail.rstrip().endswith(CLOSE):
-            raise UserError(f"The chat template of this model has no {OPEN} for thinking; leave --thinking out.")
-        return self.write(question.question, question.context)[0].removesuffix(self.tail) + self._around_thinking()[0]
+            raise UserError(
+                f"The chat template of this model has no {OPEN} for thinking; leave --thinking out."
+            )
+        return (
+            self.write(question.question, question.context)[0].removesuffix(self.tail)
+            + self._around_thinking()[0]
+        )
 
-    def encode(self, tokenizer: Any, texts: Sequence[str]) -> list[tuple[tuple[int, ...], Offsets]]:
+    def encode(
+        self, tokenizer: Any, texts: Sequence[str]
+    ) -> list[tuple[tuple[int, ...], Offsets]]:
         """Tokens of each text, which begins like this template, and the characters of every token."""
         if not texts:
             return []
@@ -101,7 +117,9 @@ class Template:
             return_token_type_ids=False,
         )
         results = []
-        for tokens, spans in zip(encoded["input_ids"], encoded["offset_mapping"], strict=True):
+        for tokens, spans in zip(
+            encoded["input_ids"], encoded["offset_mapping"], strict=True
+        ):
             ids, offsets = tuple(tokens), tuple(spans)
             if self.first_token is not None and ids[:1] != (self.first_token,):
                 ids, offsets = (self.first_token, *ids), ((0, 0), *offsets)
@@ -109,23 +127,41 @@ class Template:
         return results
 
     def answer_ids(
-        self, tokenizer: Any, prompts: Sequence[tuple[str, Sequence[int]]], answers: Sequence[str]
+        self,
+        tokenizer: Any,
+        prompts: Sequence[tuple[str, Sequence[int]]],
+        answers: Sequence[str],
     ) -> list[tuple[int, ...]]:
         """Tokens of supplied answers, each as it follows its prompt, given as text and tokens."""
         written = [self.answer_lead + answer.strip() for answer in answers]
-        texts = [text + after for (text, _), after in zip(prompts, written, strict=True)]
+        texts = [
+            text + after for (text, _), after in zip(prompts, written, strict=True)
+        ]
         results = []
-        for (_, ids), after, (whole, _) in zip(prompts, written, self.encode(tokenizer, texts), strict=True):
+        for (_, ids), after, (whole, _) in zip(
+            prompts, written, self.encode(tokenizer, texts), strict=True
+        ):
             if whole[: len(ids)] == tuple(ids):
                 results.append(whole[len(ids) :])
             else:  # the prompt's last characters and the answer's first made one token: the model never sees it so
-                results.append(tuple(int(token) for token in tokenizer(after, add_special_tokens=False)["input_ids"]))
+                results.append(
+                    tuple(
+                        int(token)
+                        for token in tokenizer(after, add_special_tokens=False)[
+                            "input_ids"
+                        ]
+                    )
+                )
         return results
 
 
 FEW_SHOT_TEMPLATE = Template(
     kind="few-shot",
-    head="".join(f"Question: {example.question}\nAnswer: {example.answer}\n" for example in FEW_SHOT) + "Question: ",
+    head="".join(
+        f"Question: {example.question}\nAnswer: {example.answer}\n"
+        for example in FEW_SHOT
+    )
+    + "Question: ",
     tail="\nAnswer:",
     answer_lead=" ",
     tokenizer_adds=True,
@@ -145,7 +181,11 @@ def without_thinking(tail: str, source: str) -> str:
     _, opened, inside = tail.rpartition(OPEN)
     if opened and CLOSE not in inside:
         # Line breaks that are there already are not written twice.
-        return tail + ("\n\n".removeprefix(inside) if not inside.strip("\n") else "\n") + f"{CLOSE}\n\n"
+        return (
+            tail
+            + ("\n\n".removeprefix(inside) if not inside.strip("\n") else "\n")
+            + f"{CLOSE}\n\n"
+        )
     thinks = OPEN in source or CLOSE in source
     return tail + _EMPTY_BLOCK if thinks and not tail.rstrip().endswith(CLOSE) else tail
 
@@ -172,16 +212,22 @@ class TemplateRefused(Exception):
     """Why a chat template gives no text."""
 
 
-def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapping[str, Any]) -> str:
+def render_chat(
+    source: str, turns: Sequence[Mapping[str, str]], variables: Mapping[str, Any]
+) -> str:
     """The turns rendered by the template, in transformers' sandbox, up to the model's turn."""
     outcome: list[str | BaseException] = []
 
     def render() -> None:
-        from transformers.utils.chat_template_utils import render_jinja_template  # only here: it takes a second
+        from transformers.utils.chat_template_utils import (
+            render_jinja_template,
+        )  # only here: it takes a second
 
         dated = _CLOCK + source if "strftime_now" in source else source
         try:
-            texts, _ = render_jinja_template([turns], chat_template=dated, add_generation_prompt=True, **variables)
+            texts, _ = render_jinja_template(
+                [turns], chat_template=dated, add_generation_prompt=True, **variables
+            )
             outcome.append(texts[0])
         except BaseException as error:  # whatever a template makes jinja2 raise
             outcome.append(error)
@@ -199,34 +245,68 @@ def render_chat(source: str, turns: Sequence[Mapping[str, str]], variables: Mapp
 
 def chat_template(tokenizer: Any, needs_bos: int | None) -> Template:
     if not getattr(tokenizer, "chat_template", None):
-        raise UserError(f"The tokenizer of this model has no chat template (a base model has none); {_INSTEAD}")
+        raise UserError(
+            f"The tokenizer of this model has no chat template (a base model has none); {_INSTEAD}"
+        )
     try:
         source = str(tokenizer.get_chat_template())
     except ValueError as error:  # several templates, none of them the default
-        raise UserError(f"The tokenizer of this model has no default chat template; {_INSTEAD}") from error
+        raise UserError(
+            f"The tokenizer of this model has no default chat template; {_INSTEAD}"
+        ) from error
     parts = _render_prompt(tokenizer, source).split(_PLACEHOLDER)
     if len(parts) != 2:
-        change = "changes the question's text" if len(parts) == 1 else f"repeats the question {len(parts) - 1} times"
-        raise UserError(f"The chat template of this model {change}, so its tokens cannot be found; {_INSTEAD}")
+        change = (
+            "changes the question's text"
+            if len(parts) == 1
+            else f"repeats the question {len(parts) - 1} times"
+        )
+        raise UserError(
+            f"The chat template of this model {change}, so its tokens cannot be found; {_INSTEAD}"
+        )
     head, tail = parts
-    if not all(text in head for text in (INSTRUCTION, *(example.answer for example in FEW_SHOT))):
-        raise UserError(f"The chat template of this model leaves out earlier turns of a conversation; {_INSTEAD}")
+    if not all(
+        text in head
+        for text in (INSTRUCTION, *(example.answer for example in FEW_SHOT))
+    ):
+        raise UserError(
+            f"The chat template of this model leaves out earlier turns of a conversation; {_INSTEAD}"
+        )
     # A chat template writes its special tokens itself; only the first one may be left to the tokenizer.
     first = needs_bos
-    if first is None and (token := tokenizer("a")["input_ids"][0]) == tokenizer.bos_token_id:
+    if (
+        first is None
+        and (token := tokenizer("a")["input_ids"][0]) == tokenizer.bos_token_id
+    ):
         first = int(token)
-    return Template("chat", head, without_thinking(tail, source), "", tokenizer_adds=False, first_token=first)
+    return Template(
+        "chat",
+        head,
+        without_thinking(tail, source),
+        "",
+        tokenizer_adds=False,
+        first_token=first,
+    )
 
 
 def _render_prompt(tokenizer: Any, source: str) -> str:
     turns = [{"role": "user", "content": f"{INSTRUCTION}\n\n{FEW_SHOT[0].question}"}]
-    for before, after in zip(FEW_SHOT, [*(example.question for example in FEW_SHOT[1:]), _PLACEHOLDER], strict=True):
-        turns += [{"role": "assistant", "content": before.answer}, {"role": "user", "content": after}]
+    for before, after in zip(
+        FEW_SHOT,
+        [*(example.question for example in FEW_SHOT[1:]), _PLACEHOLDER],
+        strict=True,
+    ):
+        turns += [
+            {"role": "assistant", "content": before.answer},
+            {"role": "user", "content": after},
+        ]
     try:
         return render_chat(source, turns, {**tokenizer.special_tokens_map, **SWITCHES})
     except TemplateRefused as error:
         reason = str(error).rstrip(".")
-        raise UserError(f"The chat template of this model cannot be used ({reason}); {_INSTEAD}") from error
+        raise UserError(
+            f"The chat template of this model cannot be used ({reason}); {_INSTEAD}"
+        ) from error
 
 
 PROMPTS = ("few-shot", "zero-shot", "chat")
@@ -249,7 +329,10 @@ class Prompt:
     def own_start(self) -> int:
         """The first token with a character of a source: passages, which come first, or the question."""
         first = self.sources[0][1][0] if self.sources else self.question_start
-        return next((index for index, (_, end) in enumerate(self.offsets) if end > first), len(self.ids))
+        return next(
+            (index for index, (_, end) in enumerate(self.offsets) if end > first),
+            len(self.ids),
+        )
 
 
 def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Template:
@@ -258,26 +341,41 @@ def make_template(kind: str, tokenizer: Any, needs_bos: int | None = None) -> Te
         raise unknown("prompt", kind, PROMPTS)
     if kind == "chat":
         return chat_template(tokenizer, needs_bos)
-    return replace(ZERO_SHOT_TEMPLATE if kind == "zero-shot" else FEW_SHOT_TEMPLATE, first_token=needs_bos)
+    return replace(
+        ZERO_SHOT_TEMPLATE if kind == "zero-shot" else FEW_SHOT_TEMPLATE,
+        first_token=needs_bos,
+    )
 
 
 def build_prompts(
-    tokenizer: Any, questions: Sequence[Question], template: Template = FEW_SHOT_TEMPLATE, context: int | None = None
+    tokenizer: Any,
+    questions: Sequence[Question],
+    template: Template = FEW_SHOT_TEMPLATE,
+    context: int | None = None,
 ) -> list[Prompt]:
     """The prompt of each question, up to its answer; empty if it exceeds the context."""
-    written = [template.write(asked.question, asked.context, asked.thinking) for asked in questions]
+    written = [
+        template.write(asked.question, asked.context, asked.thinking)
+        for asked in questions
+    ]
     encoded, prompts = template.encode(tokenizer, [text for text, _ in written]), []
     for (text, sources), (ids, offsets) in zip(written, encoded, strict=True):
         if context is not None and len(ids) > context:
             prompts.append(Prompt("", (), (), 0, left_out=len(ids)))
         else:
-            prompts.append(Prompt(text, ids, offsets, dict(sources)["question"][0], sources=sources))
+            prompts.append(
+                Prompt(
+                    text, ids, offsets, dict(sources)["question"][0], sources=sources
+                )
+            )
     return prompts
 
 
 def prefix_length(prompts: Sequence[Prompt]) -> int:
     """How many leading tokens all prompts share, none of which touches the question."""
-    return shared_prefix_length([prompt.ids for prompt in prompts], [prompt.own_start for prompt in prompts])
+    return shared_prefix_length(
+        [prompt.ids for prompt in prompts], [prompt.own_start for prompt in prompts]
+    )
 
 
 def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
@@ -288,7 +386,11 @@ def decode_exactly(tokenizer: Any, ids: Sequence[int]) -> str:
 def decode_all_exactly(tokenizer: Any, sequences: Sequence[Sequence[int]]) -> list[str]:
     """The texts of many sequences, in one call."""
     lists = [list(ids) for ids in sequences]
-    return list(tokenizer.batch_decode(lists, clean_up_tokenization_spaces=False)) if lists else []
+    return (
+        list(tokenizer.batch_decode(lists, clean_up_tokenization_spaces=False))
+        if lists
+        else []
+    )
 
 
 EXAMPLE_SETS = (
@@ -300,13 +402,21 @@ EXAMPLE_SETS = (
     ),
     (
         Example("What is the longest river in Africa?", "Nile", "Africa"),
-        Example("Who composed The Four Seasons?", "Antonio Vivaldi", "The Four Seasons"),
+        Example(
+            "Who composed The Four Seasons?", "Antonio Vivaldi", "The Four Seasons"
+        ),
         Example("What colour is a ruby?", "Red", "ruby"),
     ),
     (
         Example("Which ocean lies west of Portugal?", "Atlantic Ocean", "Portugal"),
-        Example("Who formulated the theory of relativity?", "Albert Einstein", "theory of relativity"),
-        Example("What is the freezing point of water in degrees Celsius?", "0", "water"),
+        Example(
+            "Who formulated the theory of relativity?",
+            "Albert Einstein",
+            "theory of relativity",
+        ),
+        Example(
+            "What is the freezing point of water in degrees Celsius?", "0", "water"
+        ),
     ),
 )
 """A place, a person and something short each."""
@@ -318,7 +428,9 @@ def split_head(template: Template) -> tuple[str, list[str]] | None:
     if -1 in starts:
         return None
     ends = [*starts[1:], len(template.head)]
-    return template.head[: starts[0]], [template.head[start:end] for start, end in zip(starts, ends, strict=True)]
+    return template.head[: starts[0]], [
+        template.head[start:end] for start, end in zip(starts, ends, strict=True)
+    ]
 
 
 def with_examples(template: Template, examples: Sequence[Example]) -> Template:
@@ -327,7 +439,8 @@ def with_examples(template: Template, examples: Sequence[Example]) -> Template:
     if parts is None:
         return template
     shown = [  # only what follows the question is searched for its answer: the new question may name it
-        other.question + part.removeprefix(own.question).replace(own.answer, other.answer, 1)
+        other.question
+        + part.removeprefix(own.question).replace(own.answer, other.answer, 1)
         for part, own, other in zip(parts[1], FEW_SHOT, examples, strict=True)
     ]
     return replace(template, head=parts[0] + "".join(shown))

@@ -43,7 +43,9 @@ RESULTS = f"results{PARTIAL}"
 _MARK = "anchorscope run"
 _LISTS = ("results", "arriving", "leaving", "notes", "events")
 _STEP_FILE = re.compile(rf"{WORK}/(?:.+/)?[^/]+-[0-9a-f]{{12}}/.+", re.DOTALL)
-_HALF_MADE = re.compile(rf"[a-z-]+-[0-9a-f]{{12}}{re.escape(PARTIAL)}|{re.escape(RESULTS)}")
+_HALF_MADE = re.compile(
+    rf"[a-z-]+-[0-9a-f]{{12}}{re.escape(PARTIAL)}|{re.escape(RESULTS)}"
+)
 
 
 class OtherVersion(UserError):
@@ -124,23 +126,33 @@ class RunFolder(OwnFiles):
         """Starts over: every step is made again. Results stay until the new ones replace them."""
         files = self.step_files()
         self.steps.clear()
-        self.notes = {name: value for name, value in self.notes.items() if name == "recipe"}
+        self.notes = {
+            name: value for name, value in self.notes.items() if name == "recipe"
+        }
         self.drop(files)
 
     def tidy(self) -> None:
         """Removes what a killed run left behind."""
         names = [name for name in self.arriving if name.startswith(f"{WORK}/")]
-        self.arriving = {name: facts for name, facts in self.arriving.items() if name not in names}
+        self.arriving = {
+            name: facts for name, facts in self.arriving.items() if name not in names
+        }
         if names or self.leaving:
             self.drop(names)
-        for half_made in (*self.work.glob("*"), *self.work.glob("*/*"), self.path / RESULTS):
+        for half_made in (
+            *self.work.glob("*"),
+            *self.work.glob("*/*"),
+            self.path / RESULTS,
+        ):
             if _HALF_MADE.fullmatch(half_made.name) and half_made.is_dir():
                 shutil.rmtree(half_made)
 
     def abandon(self) -> None:
         """Removes a run that never got anywhere, and the folder that it made."""
         others = [name for name in (*self.results, *self.arriving) if self.is_own(name)]
-        with contextlib.suppress(OSError):  # the fault that ended the run may keep things here; the index goes last
+        with contextlib.suppress(
+            OSError
+        ):  # the fault that ended the run may keep things here; the index goes last
             remove_files(self.path, [*self.step_files(), *others, *self.leaving, INDEX])
         for made in (*self.work.glob("*"), self.work):
             with contextlib.suppress(OSError):  # empty ones only
@@ -154,17 +166,28 @@ class RunFolder(OwnFiles):
             return False
         wrong = damage(self.path, self.results)
         if wrong is not None:
-            self.tell(f"the finished run was changed: {wrong}; its results are written again")
+            self.tell(
+                f"the finished run was changed: {wrong}; its results are written again"
+            )
         return not self._forget_damaged_steps() and wrong is None
 
     def _forget_damaged_steps(self) -> bool:
         """Removes damaged steps from the index, so that they are made again if needed."""
-        damaged = {name for name, record in self.steps.items() if damage(self.path, record.files) is not None}
+        damaged = {
+            name
+            for name, record in self.steps.items()
+            if damage(self.path, record.files) is not None
+        }
         for name in damaged:
             files = self.steps.pop(name).files
-            self.tell(f"{name} is made again where it is needed: {damage(self.path, files)}")
+            self.tell(
+                f"{name} is made again where it is needed: {damage(self.path, files)}"
+            )
             for file, facts in files.items():
-                if os.path.lexists(self.path / file) and wrong_with(self.path / file, facts) is not None:
+                if (
+                    os.path.lexists(self.path / file)
+                    and wrong_with(self.path / file, facts) is not None
+                ):
                     self.move_aside(file)
             self.drop([file for file in files if os.path.lexists(self.path / file)])
         if damaged:
@@ -192,10 +215,18 @@ class RunFolder(OwnFiles):
         if "recipe.toml" in facts:
             self.notes["recipe"] = (made / "recipe.toml").read_text(encoding="utf-8")
         gone: dict[str, Any] = {"dropped": True, "files": {}}
-        steps = {name: {**vars(record), **(gone if record.large else {})} for name, record in self.steps.items()}
+        steps = {
+            name: {**vars(record), **(gone if record.large else {})}
+            for name, record in self.steps.items()
+        }
         index = {"steps": steps, "notes": {**self.notes, "published": key}}
         hashes = {name: file_facts["sha256"] for name, file_facts in facts.items()}
-        content = {"schema_version": SCHEMA_VERSION, **manifest, "index": index, "sha256": hashes}
+        content = {
+            "schema_version": SCHEMA_VERSION,
+            **manifest,
+            "index": index,
+            "sha256": hashes,
+        }
         write_json(made / MANIFEST, sealed(content))
         self.notes.pop("published", None)
         self.take(made, facts | facts_of(made, [MANIFEST]), MANIFEST)
@@ -204,7 +235,11 @@ class RunFolder(OwnFiles):
     def _settle(self, key: str) -> None:
         """Drops large steps at the end."""
         self.notes["published"] = key
-        dropped = [record for record in self.steps.values() if record.large and not record.dropped]
+        dropped = [
+            record
+            for record in self.steps.values()
+            if record.large and not record.dropped
+        ]
         files = [name for record in dropped for name in record.files]
         for record in dropped:
             record.dropped, record.files = True, {}
@@ -239,16 +274,29 @@ def _refuse(path: Path) -> None:
         return _refuse_links(read_index(path))
     with contextlib.suppress(OSError, ValueError):
         if (path / "recipe.toml").exists() and "sha256" in read_json(path / MANIFEST):
-            raise UserError(f"The run in {str(path)!r} has no {INDEX} and cannot be resumed; choose another --out.")
+            raise UserError(
+                f"The run in {str(path)!r} has no {INDEX} and cannot be resumed; choose another --out."
+            )
     refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
 
 
 def _refuse_links(run: RunFolder) -> None:
     """Refuses a run with a link in place of a folder of ours."""
     listed = [*run.results, *run.arriving, *run.step_files()]
-    folders = {run.path / part for name in listed for part in PurePosixPath(name).parents}
-    folders |= {run.work, run.path / RESULTS, *run.work.glob("*"), *run.work.glob("*/*")}
-    links = sorted(folder.relative_to(run.path).as_posix() for folder in folders if folder.is_symlink())
+    folders = {
+        run.path / part for name in listed for part in PurePosixPath(name).parents
+    }
+    folders |= {
+        run.work,
+        run.path / RESULTS,
+        *run.work.glob("*"),
+        *run.work.glob("*/*"),
+    }
+    links = sorted(
+        folder.relative_to(run.path).as_posix()
+        for folder in folders
+        if folder.is_symlink()
+    )
     if links:
         raise UserError(
             f"The run in {str(run.path)!r} has a link in the place of {links[0]!r}; links inside a run are not "
@@ -280,7 +328,9 @@ def read_index(folder: Path) -> RunFolder:
             f"The run in {str(folder)!r} was written by another version of anchorscope (format "
             f"{record['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
         )
-    return RunFolder(folder, steps=_steps(record), **{name: record[name] for name in _LISTS})
+    return RunFolder(
+        folder, steps=_steps(record), **{name: record[name] for name in _LISTS}
+    )
 
 
 def _is_possible(record: Mapping[str, Any]) -> bool:
@@ -294,7 +344,9 @@ def _is_possible(record: Mapping[str, Any]) -> bool:
         *record["leaving"],
         *(name for name in results if name.startswith(f"{WORK}/")),
     ]
-    return are_inside([*in_steps, *results]) and all(map(_STEP_FILE.fullmatch, in_steps))
+    return are_inside([*in_steps, *results]) and all(
+        map(_STEP_FILE.fullmatch, in_steps)
+    )
 
 
 def _files_of_steps(record: Mapping[str, Any]) -> list[str]:
@@ -310,21 +362,35 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         record = read_json(path / MANIFEST)
     except FileNotFoundError:
-        raise UserError(f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first.") from None
+        raise UserError(
+            f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first."
+        ) from None
     except (OSError, ValueError):
         raise Damaged(
             f"{str(path)!r} is not a finished run (its manifest.json is damaged). {run_again(path)}"
         ) from None
-    hashes, version = (record.get("sha256"), record.get("schema_version", 1)) if isinstance(record, dict) else (0, 0)
-    if not isinstance(hashes, dict) or "recipe.toml" not in hashes or not isinstance(version, int):
-        raise UserError(f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else).")
+    hashes, version = (
+        (record.get("sha256"), record.get("schema_version", 1))
+        if isinstance(record, dict)
+        else (0, 0)
+    )
+    if (
+        not isinstance(hashes, dict)
+        or "recipe.toml" not in hashes
+        or not isinstance(version, int)
+    ):
+        raise UserError(
+            f"{str(path)!r} is not a finished run of anchorscope (manifest.json is of something else)."
+        )
     if version > SCHEMA_VERSION:
         raise UserError(
             f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
             f"to {SCHEMA_VERSION}); update anchorscope to read it."
         )
     if version < 2:
-        raise UserError(f"The run {str(path)!r} has the first format, which is not read any more. {run_again(path)}")
+        raise UserError(
+            f"The run {str(path)!r} has the first format, which is not read any more. {run_again(path)}"
+        )
     try:
         return unsealed(record)
     except ValueError:
@@ -339,7 +405,12 @@ def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:
     in_steps = _files_of_steps(index)
     if not (are_inside(in_steps) and all(map(_STEP_FILE.fullmatch, in_steps))):
         return RunFolder(folder)
-    return RunFolder(folder, steps=_steps(index), notes=dict(index["notes"]), events=list(manifest.get("events", ())))
+    return RunFolder(
+        folder,
+        steps=_steps(index),
+        notes=dict(index["notes"]),
+        events=list(manifest.get("events", ())),
+    )
 
 
 def rerun_command(folder: Path) -> str:

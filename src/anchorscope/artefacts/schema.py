@@ -67,7 +67,9 @@ ITEM_SCHEMA = {
 }
 """items.parquet; `exact_question` are the user's own spans, `question_words` those used for E_Q, `metadata` is JSON."""
 EFFECT_SCHEMA = {
-    **_texts("dataset", "item_id", "intervention", "variant", "probe", "site", "position"),
+    **_texts(
+        "dataset", "item_id", "intervention", "variant", "probe", "site", "position"
+    ),
     **_counts("n_cut", "n_candidates"),
     "attention_ratio": pl.Float64(),
     "logit_clean": pl.List(pl.Float32()),
@@ -76,7 +78,17 @@ EFFECT_SCHEMA = {
 """effects.parquet; `n_candidates` is the number of tokens that cut ones were drawn from, `attention_ratio` the
 attention that the cut tokens receive in the clean run over that of E_Q; null where it doesn't apply."""
 CURVE_COLUMNS = (
-    *_texts("model", "dataset", "intervention", "variant", "site", "position", "assignment", "group", "truth"),
+    *_texts(
+        "model",
+        "dataset",
+        "intervention",
+        "variant",
+        "site",
+        "position",
+        "assignment",
+        "group",
+        "truth",
+    ),
     "layer",
     *_numbers("delta_p", "ci_low", "ci_high"),
     *_counts("n", "n_groups"),
@@ -110,24 +122,53 @@ EVIDENCE_ITEM_SCHEMA = {
 }
 """evidence_items.parquet: lists over layers; need of a set of items is (Σ lost / Σ label_left) / (Σ had / Σ label)."""
 EVIDENCE_TEST_SCHEMA = {
-    **_texts("model", "dataset", "site", "position", "layers", "quantity", "intervention", "group"),
+    **_texts(
+        "model",
+        "dataset",
+        "site",
+        "position",
+        "layers",
+        "quantity",
+        "intervention",
+        "group",
+    ),
     **_numbers("value", "ci_low", "ci_high", "p_value"),
     "n": pl.Int64(),
     "method": pl.String(),
 }
 """evidence_tests.csv: numbers beside the parts at the headline place, over the band's `layers`."""
 SUMMARY_COLUMNS = (
-    *_texts("dataset", "site", "position", "assignment", "intervention", "group", "quantity"),
+    *_texts(
+        "dataset", "site", "position", "assignment", "intervention", "group", "quantity"
+    ),
     *_numbers("value", "ci_low", "ci_high"),
     "n",
     "method",
 )
 """summary.csv: one quantity per row."""
-PATHWAY_COLUMNS = ("dataset", "item_id", "site", "position", "assignment", "probe", "reference_layer", "pathway")
+PATHWAY_COLUMNS = (
+    "dataset",
+    "item_id",
+    "site",
+    "position",
+    "assignment",
+    "probe",
+    "reference_layer",
+    "pathway",
+)
 """pathways.parquet."""
 EXPERIMENT_SCHEMA = {
     **_texts(
-        "model", "dataset", "site", "position", "experiment", "variant", "against", "assignment", "group", "truth"
+        "model",
+        "dataset",
+        "site",
+        "position",
+        "experiment",
+        "variant",
+        "against",
+        "assignment",
+        "group",
+        "truth",
     ),
     **_counts("layer", "probe_layer"),
     "quantity": pl.String(),
@@ -137,15 +178,30 @@ EXPERIMENT_SCHEMA = {
     "method": pl.String(),
 }
 """experiments.csv: one statistic per row."""
-EXPERIMENT_ITEM_SCHEMA = {**_texts("dataset", "item_id", "experiment", "variant", "quantity"), "value": pl.Float64()}
+EXPERIMENT_ITEM_SCHEMA = {
+    **_texts("dataset", "item_id", "experiment", "variant", "quantity"),
+    "value": pl.Float64(),
+}
 """experiment_items.parquet: one number of one item per row."""
 FEATURE_SCHEMA = {
     "item_id": pl.String(),
     **_numbers(
-        "answer_tokens", "log_prob_mean", "log_prob_min", "log_prob_first", "margin_first", "entropy_mean", "rauq"
+        "answer_tokens",
+        "log_prob_mean",
+        "log_prob_min",
+        "log_prob_first",
+        "margin_first",
+        "entropy_mean",
+        "rauq",
     ),
     "p_true": pl.Float64(),
-    **_numbers(*(f"{name}_{n}" for n in SAMPLES for name in ("self_consistency", "semantic_entropy"))),
+    **_numbers(
+        *(
+            f"{name}_{n}"
+            for n in SAMPLES
+            for name in ("self_consistency", "semantic_entropy")
+        )
+    ),
     "eigen_score_10": pl.Float64(),
 }
 """states/DATASET/features.parquet (`--keep detection`): what detectors read of the used items beside their states."""
@@ -167,7 +223,10 @@ DETECTOR_DIFFERENCE_SCHEMA = {
     "n": pl.Int64(),
 }
 """differences.csv: the metric of `detector` minus that of `against`, both on the same items in the same resamples."""
-DETECTOR_CURVE_SCHEMA = {**_texts("detector", "dataset"), **_numbers("coverage", "risk")}
+DETECTOR_CURVE_SCHEMA = {
+    **_texts("detector", "dataset"),
+    **_numbers("coverage", "risk"),
+}
 """detector_curves.csv: share of answers that are accepted, best first, and share of false ones among them, at the
 natural share of true answers, tested on the dataset learned from."""
 DETECTOR_CONTROL_SCHEMA = {

@@ -37,7 +37,13 @@ from anchorscope.files import (
     writable,
 )
 
-RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = "run", "comparison", "detectors", "validation", "study"
+RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = (
+    "run",
+    "comparison",
+    "detectors",
+    "validation",
+    "study",
+)
 INDEX, MANIFEST, STUDY_MARKER = "index.json", "manifest.json", "study.json"
 MARKERS = {
     "comparison.json": COMPARISON,
@@ -62,7 +68,9 @@ def kind_of(folder: Path) -> str | None:
     for marker, kind in MARKERS.items():
         if (folder / marker).is_file():
             return kind
-    is_run = (folder / INDEX).is_file() or all(os.path.lexists(folder / name) for name in (MANIFEST, "recipe.toml"))
+    is_run = (folder / INDEX).is_file() or all(
+        os.path.lexists(folder / name) for name in (MANIFEST, "recipe.toml")
+    )
     return RUN if is_run else None
 
 
@@ -90,21 +98,32 @@ def wrong_with(path: Path, facts: FileFacts) -> str | None:
         size = path.stat().st_size
         if size != facts.get("size", size):
             return f"has {size:,} bytes instead of {facts['size']:,}"
-        return None if known_sha256([path]) == [facts["sha256"]] else "is not what was written (its sha256 differs)"
+        return (
+            None
+            if known_sha256([path]) == [facts["sha256"]]
+            else "is not what was written (its sha256 differs)"
+        )
     except OSError as error:
         return f"cannot be read ({error.strerror})"
 
 
 def damage(folder: Path, files: Mapping[str, FileFacts]) -> str | None:
     """What is wrong with the first missing or damaged file, in words; None if all are whole."""
-    checked = ((name, wrong_with(folder / name, facts)) for name, facts in files.items())
-    return next((f"{name} {wrong}" for name, wrong in checked if wrong is not None), None)
+    checked = (
+        (name, wrong_with(folder / name, facts)) for name, facts in files.items()
+    )
+    return next(
+        (f"{name} {wrong}" for name, wrong in checked if wrong is not None), None
+    )
 
 
 def are_inside(names: Iterable[str]) -> bool:
     """Whether all names are below the folder that lists them: a list from elsewhere may say anything."""
     return all(
-        name and "\0" not in name and not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
+        name
+        and "\0" not in name
+        and not PurePosixPath(name).is_absolute()
+        and ".." not in PurePosixPath(name).parts
         for name in names
     )
 
@@ -133,7 +152,9 @@ def read_json(path: Path) -> Any:
 
 def unsealed(record: Any) -> dict[str, Any]:
     """The content of a sealed record; `ValueError` if it was changed."""
-    if not isinstance(record, dict) or not isinstance(hashes := record.get("sha256", {}), dict):
+    if not isinstance(record, dict) or not isinstance(
+        hashes := record.get("sha256", {}), dict
+    ):
         raise ValueError("something else")
     content = {name: value for name, value in record.items() if name != "seal"}
     if record.get("seal") != canonical_hash(content) or not are_inside(hashes):
@@ -170,8 +191,13 @@ class OwnFiles:
 
     def own_facts(self, name: str) -> FileFacts | None:
         """Size and hash of an unchanged result; None for any other file."""
-        listed = [files[name] for files in (self.results, self.arriving) if name in files]
-        return next((facts for facts in listed if wrong_with(self.path / name, facts) is None), None)
+        listed = [
+            files[name] for files in (self.results, self.arriving) if name in files
+        ]
+        return next(
+            (facts for facts in listed if wrong_with(self.path / name, facts) is None),
+            None,
+        )
 
     def is_own(self, name: str) -> bool:
         """Whether a file is as we wrote it."""
@@ -180,8 +206,13 @@ class OwnFiles:
     def clear_way(self, names: Iterable[str]) -> None:
         """Moves aside what isn't ours where a file of ours goes."""
         for name in names:
-            for part in reversed(PurePosixPath(name).parents[:-1]):  # a file where a folder has to be
-                if os.path.lexists(self.path / part) and not (self.path / part).is_dir():
+            for part in reversed(
+                PurePosixPath(name).parents[:-1]
+            ):  # a file where a folder has to be
+                if (
+                    os.path.lexists(self.path / part)
+                    and not (self.path / part).is_dir()
+                ):
                     self.move_aside(str(part))
             if os.path.lexists(self.path / name) and not self.is_own(name):
                 self.move_aside(name)
@@ -190,7 +221,9 @@ class OwnFiles:
         """Renames a file that isn't ours, or was changed."""
         aside = move_aside(self.path / name)
         self.results.pop(name, None)
-        self.tell(f"{name} was not what the run had written; it was moved to {aside.name}")
+        self.tell(
+            f"{name} was not what the run had written; it was moved to {aside.name}"
+        )
 
     def write(self, name: str, content: bytes) -> None:
         """Writes one file, unless it exists with the same content."""
@@ -230,10 +263,15 @@ class OwnFiles:
 
     def _without_successor(self, new: set[str]) -> dict[str, FileFacts]:
         """Results to remove; a changed one stays, and is the user's from now on."""
-        old = {name: self.own_facts(name) for name in sorted({*self.results, *self.arriving} - new)}
+        old = {
+            name: self.own_facts(name)
+            for name in sorted({*self.results, *self.arriving} - new)
+        }
         for name, facts in old.items():
             if facts is None and (self.path / name).exists():
-                self.tell(f"{name} is no result of this run any more; it was changed, so that it stays")
+                self.tell(
+                    f"{name} is no result of this run any more; it was changed, so that it stays"
+                )
         return {name: facts for name, facts in old.items() if facts is not None}
 
 
@@ -252,15 +290,21 @@ def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) 
     """Refuses a folder that holds anything but our files and folders, or what was moved aside."""
     named = named or str(path)
     if path.exists() and not path.is_dir():
-        raise UserError(f"{named!r} is a file, not a folder; choose another with --out.")
+        raise UserError(
+            f"{named!r} is a file, not a folder; choose another with --out."
+        )
     files = (
-        below.relative_to(path).as_posix() for below in path.rglob("*") if below.is_symlink() or not below.is_dir()
+        below.relative_to(path).as_posix()
+        for below in path.rglob("*")
+        if below.is_symlink() or not below.is_dir()
     )
     foreign = (name for name in files if not _is_among(_ASIDE.sub("", name), ours))
     shown = sorted(islice(foreign, 6))  # it may be a whole home directory
     if shown:
         listed = ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")
-        raise UserError(f"Folder {named!r} holds other things ({listed}); choose an empty or new one with --out.")
+        raise UserError(
+            f"Folder {named!r} holds other things ({listed}); choose an empty or new one with --out."
+        )
 
 
 def _is_among(name: str, ours: Collection[str]) -> bool:
@@ -287,13 +331,21 @@ class SealedFolder:
         """A new folder to write into; at the end its files replace those in `out`. On failure `out` stays as it was."""
         target = Path(os.path.realpath(out))
         if not target.name:
-            raise UserError(f"{str(out)!r} is the root of the file system; choose a folder below it with --out.")
+            raise UserError(
+                f"{str(out)!r} is the root of the file system; choose a folder below it with --out."
+            )
         with writable(out):
             with contextlib.suppress(FileNotFoundError):
                 target.stat()  # links in a circle, a name that is too long: reported before hours of work
             before = self._written_before(target)
-            killed = tuple(f"{_NEW}{PARTIAL}/{name}" for name in self.files)  # a killed command may have left them
-            refuse_foreign(target, killed if before is None else (*before, self.manifest, *killed), str(out))
+            killed = tuple(
+                f"{_NEW}{PARTIAL}/{name}" for name in self.files
+            )  # a killed command may have left them
+            refuse_foreign(
+                target,
+                killed if before is None else (*before, self.manifest, *killed),
+                str(out),
+            )
         if target.is_dir():
             with folder_beside(target / _NEW) as half_made:
                 yield half_made
@@ -301,7 +353,11 @@ class SealedFolder:
                 own.clear_way(before or ())
                 if before is not None and (target / self.manifest).is_file():
                     own.results |= facts_of(target, [self.manifest])
-                own.take(half_made, facts_of(half_made, files_below(half_made)), self.manifest)
+                own.take(
+                    half_made,
+                    facts_of(half_made, files_below(half_made)),
+                    self.manifest,
+                )
             return
         beside = target.with_name(f"{target.name}{PARTIAL}")
         with writable(out):

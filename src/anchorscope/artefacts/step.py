@@ -25,7 +25,14 @@ from torch import Tensor
 
 from anchorscope.artefacts.run_folder import RunFolder, StepRecord
 from anchorscope.artefacts.sealed_folder import FileFacts, damage, facts_of
-from anchorscope.files import canonical_hash, files_below, folder_beside, make_folder, move_files, sync_tree
+from anchorscope.files import (
+    canonical_hash,
+    files_below,
+    folder_beside,
+    make_folder,
+    move_files,
+    sync_tree,
+)
 
 _KEY_SHOWN = 12
 
@@ -69,8 +76,15 @@ class StepResult:
         self.folder, self.name, self.form, self._make = folder, name, form, make
         self.large, self._stored = large, stored
         before = {parent.name: parent.key for parent in parents}
-        parts = {"epoch": epoch, "options": dict(options), "libraries": dict(libraries), "parents": before}
-        self.made_from: dict[str, Any] = json.loads(json.dumps(parts))  # as it is read back: lists, no tuples
+        parts = {
+            "epoch": epoch,
+            "options": dict(options),
+            "libraries": dict(libraries),
+            "parents": before,
+        }
+        self.made_from: dict[str, Any] = json.loads(
+            json.dumps(parts)
+        )  # as it is read back: lists, no tuples
         self.key: str = canonical_hash({"step": name, **self.made_from})
         self._held: list[Any] = []
 
@@ -87,7 +101,9 @@ class StepResult:
                 return self._held[0]
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
-            self.folder.tell(f"{self.name} is made again: {self._explain_change(record)}")
+            self.folder.tell(
+                f"{self.name} is made again: {self._explain_change(record)}"
+            )
         if torch.cuda.is_available():
             torch.cuda.reset_peak_memory_stats()
         self.folder.progress.begin(self.name)
@@ -124,7 +140,10 @@ class StepResult:
                 sync_tree(half_made)
             names = files_below(half_made)
             where = path.relative_to(folder.path).as_posix()
-            files = {f"{where}/{name}": facts for name, facts in facts_of(half_made, names).items()}
+            files = {
+                f"{where}/{name}": facts
+                for name, facts in facts_of(half_made, names).items()
+            }
             folder.arriving |= files
             folder.clear_way(files)
             folder.save()
@@ -136,11 +155,21 @@ class StepResult:
         folder, seconds, is_dropped = self.folder, round(seconds, 3), not self._stored
         before = folder.steps.pop(self.name, None)
         folder.steps[self.name] = StepRecord(
-            self.key, self.made_from, files, seconds, peak_memory_mb(), self.large, is_dropped
+            self.key,
+            self.made_from,
+            files,
+            seconds,
+            peak_memory_mb(),
+            self.large,
+            is_dropped,
         )
         for name in files:
             folder.arriving.pop(name)
-        folder.drop([] if before is None else [name for name in before.files if name not in files])
+        folder.drop(
+            []
+            if before is None
+            else [name for name in before.files if name not in files]
+        )
         folder.progress.done(self.name)
 
     def _explain_change(self, record: StepRecord) -> str:
@@ -153,7 +182,11 @@ class StepResult:
             if before[kind].get(name) != now[kind].get(name)
         ]
         parents = before["parents"]
-        changed = [name for name, key in now["parents"].items() if name in parents and parents[name] != key]
+        changed = [
+            name
+            for name, key in now["parents"].items()
+            if name in parents and parents[name] != key
+        ]
         added = [name for name in now["parents"] if name not in parents]
         if before["epoch"] != now["epoch"]:
             reasons.append("this version computes it differently")
@@ -170,7 +203,9 @@ def _describe_value(value: Any) -> str:
 
 def peak_memory_mb() -> dict[str, float]:
     """Peak of the process so far, and of the GPU in this step."""
-    peaks = {"host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10, 1)}
+    peaks = {
+        "host": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10, 1)
+    }
     if torch.cuda.is_available():
         peaks["device"] = round(torch.cuda.max_memory_allocated() / 2**20, 1)
     return peaks
@@ -189,7 +224,9 @@ def records(kind: Any) -> Format:
     def write(value: Any, folder: Path) -> None:
         (folder / _RECORDS).write_bytes(adapter.dump_json(value))
 
-    return Format(write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes()))
+    return Format(
+        write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes())
+    )
 
 
 def with_tensors(classes: Mapping[str, type]) -> Format:
@@ -206,24 +243,41 @@ def _write(classes: Mapping[str, type], value: Any, folder: Path) -> None:
     def encode(part: Any, name: str) -> Any:
         if isinstance(part, Tensor | np.ndarray):
             # Arrays may share memory, which the file's format refuses: they are copied.
-            tensors[name] = part.contiguous() if isinstance(part, Tensor) else torch.tensor(part)
+            tensors[name] = (
+                part.contiguous() if isinstance(part, Tensor) else torch.tensor(part)
+            )
             return {"tensor" if isinstance(part, Tensor) else "array": name}
         if isinstance(part, pl.DataFrame):
             part.write_parquet(folder / f"{name}.parquet")
             return {"table": name}
         if isinstance(part, Mapping):
-            return {"dict": {key: encode(entry, f"{name}/{key}" if name else key) for key, entry in part.items()}}
+            return {
+                "dict": {
+                    key: encode(entry, f"{name}/{key}" if name else key)
+                    for key, entry in part.items()
+                }
+            }
         kind = type(part).__name__
         if kind in classes:
-            names = getattr(part, "_fields", None) or [field.name for field in fields(part)]
-            return {kind: {key: encode(getattr(part, key), f"{name}/{key}") for key in names}}
+            names = getattr(part, "_fields", None) or [
+                field.name for field in fields(part)
+            ]
+            return {
+                kind: {
+                    key: encode(getattr(part, key), f"{name}/{key}") for key in names
+                }
+            }
         if isinstance(part, list | tuple):
-            return {kind: [encode(entry, f"{name}/{at}") for at, entry in enumerate(part)]}
+            return {
+                kind: [encode(entry, f"{name}/{at}") for at, entry in enumerate(part)]
+            }
         return part
 
     content = encode(value, "")
     save_file(tensors, folder / _TENSORS)
-    (folder / _RECORDS).write_text(json.dumps(content, default=lambda number: number.item()), encoding="utf-8")
+    (folder / _RECORDS).write_text(
+        json.dumps(content, default=lambda number: number.item()), encoding="utf-8"
+    )
 
 
 def _read(classes: Mapping[str, type], folder: Path) -> Any:

@@ -26,7 +26,12 @@ from anchorscope.engine.decode import decode, decoded_lengths
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.rows import tokens_of
 from anchorscope.engine.sequences import CLEAN, SITES, Variant, shared_prefix_length
-from anchorscope.models.devices import ToHost, empty_on_host, free_memory, is_out_of_memory
+from anchorscope.models.devices import (
+    ToHost,
+    empty_on_host,
+    free_memory,
+    is_out_of_memory,
+)
 from anchorscope.models.families import part_at
 from anchorscope.models.language_model import LanguageModel
 
@@ -64,18 +69,24 @@ class Implementation:
     def knockout(self, workload: Workload) -> Tensor:
         """What attention adds at the last token, clean and with the cut in every layer, [2, layer, item, d_model]."""
         lm = self.lm
-        states = torch.zeros(2, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
+        states = torch.zeros(
+            2, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype
+        )
         with attention_kernel(lm, self.kernel):
             for batch, items in by_length(workload, self.size):
                 states[0, :, batch] = self.run(items, None)
-                states[1, :, batch] = self.run(items, cut_mask(items, lm.dtype, lm.device))
+                states[1, :, batch] = self.run(
+                    items, cut_mask(items, lm.dtype, lm.device)
+                )
         return states
 
     @torch.inference_mode()
     def single_layer(self, workload: Workload) -> Tensor:
         """The same with the cut in one layer, [cut layer, layer, item, d_model]; layers below the cut stay zero."""
         lm = self.lm
-        states = torch.zeros(lm.n_layers, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype)
+        states = torch.zeros(
+            lm.n_layers, lm.n_layers, len(workload.items), lm.d_model, dtype=lm.dtype
+        )
         with attention_kernel(lm, self.kernel):
             for batch, items in by_length(workload, self.size):
                 cut = cut_mask(items, lm.dtype, lm.device)
@@ -86,11 +97,15 @@ class Implementation:
     def tokens(self, work: str, workload: Workload) -> float:
         """Tokens that run through all blocks; a restart at layer k runs the layers from k on, after one clean pass."""
         n = self.lm.n_layers
-        return workload.tokens * (2 if work == "knockout" else 1 + (n + 1) / 2 if self.restarts else n)
+        return workload.tokens * (
+            2 if work == "knockout" else 1 + (n + 1) / 2 if self.restarts else n
+        )
 
     def tune(self, workload: Workload) -> str:
         """Finds the fastest setting (the batch size) before anything is measured, and describes it."""
-        return self.tune_size(len(workload.items), lambda size: self.knockout(workload.first(size)))
+        return self.tune_size(
+            len(workload.items), lambda size: self.knockout(workload.first(size))
+        )
 
     def tune_size(self, n: int, run: Callable[[int], object]) -> str:
         """Sets the best batch size for up to n items; `run(size)` runs one batch."""
@@ -109,12 +124,16 @@ class Own(Implementation):
     def __init__(self, lm: LanguageModel) -> None:
         super().__init__(lm)
         self.batch_tokens = memory_facts(lm).tokens
-        self.compiled = lm.device.type == "cuda"  # as in a run that is large enough to repay it
+        self.compiled = (
+            lm.device.type == "cuda"
+        )  # as in a run that is large enough to repay it
 
     def tune(self, workload: Workload) -> str:
         """A run doesn't choose by timing, so neither does this; blocks are compiled here."""
         self.knockout(workload)
-        return f"batches of {self.batch_tokens} tokens" + (", compiled blocks" if self.compiled else "")
+        return f"batches of {self.batch_tokens} tokens" + (
+            ", compiled blocks" if self.compiled else ""
+        )
 
     def knockout(self, workload: Workload) -> Tensor:
         return self._states(workload, [CLEAN, Variant(dict(enumerate(workload.cuts)))])
@@ -126,49 +145,87 @@ class Own(Implementation):
     def single_layer(self, workload: Workload) -> Tensor:
         cuts = dict(enumerate(workload.cuts))
         layers = range(self.lm.n_layers)
-        states = self._states(workload, [Variant(cuts, range(layer, layer + 1)) for layer in layers])
+        states = self._states(
+            workload, [Variant(cuts, range(layer, layer + 1)) for layer in layers]
+        )
         for layer in layers:
-            states[layer, :layer] = 0  # what lies below the cut is the clean run's, and not part of the work
+            states[layer, :layer] = (
+                0  # what lies below the cut is the clean run's, and not part of the work
+            )
         return states
 
     def tokens(self, work: str, workload: Workload) -> float:
         """Every row only from where its cut begins, and from its layer on."""
-        n_layers, rows = self.lm.n_layers, [(item.length, min(item.keys) + 1) for item in workload.items]
+        n_layers, rows = (
+            self.lm.n_layers,
+            [(item.length, min(item.keys) + 1) for item in workload.items],
+        )
         clean = sum(length - workload.shared for length, _ in rows)
         changed = sum(length - first for length, first in rows)
         single = work == "single-layer"
         run = workload.shared + clean + changed * ((n_layers + 1) / 2 if single else 1)
         # After the last block's attention only the tokens that are read go on.
-        dropped = clean + changed * (n_layers if single else 1) - len(rows) * (n_layers if single else 2)
+        dropped = (
+            clean
+            + changed * (n_layers if single else 1)
+            - len(rows) * (n_layers if single else 2)
+        )
         block = self.lm.layers[-1]
-        after_attention = sum(tensor.numel() for tensor in getattr(block, self.lm.family.mlp).parameters())
+        after_attention = sum(
+            tensor.numel() for tensor in getattr(block, self.lm.family.mlp).parameters()
+        )
         whole = sum(tensor.numel() for tensor in block.parameters())
         return run - dropped * (after_attention / whole) / n_layers
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
-        lm, ends, prompts, longest = self.lm, set(workload.end_tokens), workload.prompts, workload.new_tokens
-        prefix = compute_prefix(lm, prompts[0][: shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])])
-        batches = plan_batches(decoded_lengths(prompts, prefix.length, longest), self.batch_tokens)
-        answers = decode(lm, prompts, prefix, batches, longest, lambda token, before: token in ends)
+        lm, ends, prompts, longest = (
+            self.lm,
+            set(workload.end_tokens),
+            workload.prompts,
+            workload.new_tokens,
+        )
+        prefix = compute_prefix(
+            lm,
+            prompts[0][
+                : shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
+            ],
+        )
+        batches = plan_batches(
+            decoded_lengths(prompts, prefix.length, longest), self.batch_tokens
+        )
+        answers = decode(
+            lm, prompts, prefix, batches, longest, lambda token, before: token in ends
+        )
         return [answer.ids for answer in answers]
 
     def _states(self, workload: Workload, variants: list[Variant]) -> Tensor:
         lm = self.lm
-        states_by_variant = empty_on_host((len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype)
+        states_by_variant = empty_on_host(
+            (len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype
+        )
 
         def keep(key: tuple[int, list[int]], states: Tensor) -> None:
             states_by_variant[key[0]].index_copy_(1, torch.tensor(key[1]), states)
 
         def put(variant: int, batch: list[int], states: Tensor) -> None:
-            turned = states[:, 0, _ATTENTION].transpose(0, 1).contiguous()  # by the device, which does it faster
+            turned = (
+                states[:, 0, _ATTENTION].transpose(0, 1).contiguous()
+            )  # by the device, which does it faster
             to_host.put((variant, batch), turned)
 
         to_host = ToHost(keep)
         sequences = workload.sequences
         prefix = compute_prefix(lm, workload.items[0].ids[: workload.shared])
-        lengths = [tokens_of(item, at, variants, prefix.length, lm.n_layers) for at, item in enumerate(sequences)]
+        lengths = [
+            tokens_of(item, at, variants, prefix.length, lm.n_layers)
+            for at, item in enumerate(sequences)
+        ]
         batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE))
-        refuse_idle_cuts(capture(lm, sequences, prefix, batches, put, variants, compiled=self.compiled)())
+        refuse_idle_cuts(
+            capture(
+                lm, sequences, prefix, batches, put, variants, compiled=self.compiled
+            )()
+        )
         to_host.finish()
         return states_by_variant
 
@@ -187,7 +244,12 @@ class Plain(Implementation):
         seen = _causal_mask(ids.shape[1], lm.dtype, lm.device) if mask is None else mask
         states: list[Tensor] = []
         with _last_states(lm, states, torch.zeros_like(last), last):
-            lm.model(input_ids=ids, attention_mask=seen, output_hidden_states=True, use_cache=False)
+            lm.model(
+                input_ids=ids,
+                attention_mask=seen,
+                output_hidden_states=True,
+                use_cache=False,
+            )
         return torch.stack(states).cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
@@ -200,30 +262,47 @@ class PlainBatched(Implementation):
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
         ids, last = _pad_ids(items, self.lm.device)
         states: list[Tensor] = []
-        with _last_states(self.lm, states, torch.arange(len(items), device=self.lm.device), last):
+        with _last_states(
+            self.lm, states, torch.arange(len(items), device=self.lm.device), last
+        ):
             self.lm.model_stack(input_ids=ids, attention_mask=mask, use_cache=False)
         return torch.stack(states).cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
         lm = self.lm
         if lm.family.rotary is None:
-            raise CannotDo(f"the restart by hand is written for rotary models, and {lm.name} has none")
+            raise CannotDo(
+                f"the restart by hand is written for rotary models, and {lm.name} has none"
+            )
         ids, last = _pad_ids(items, lm.device)
         rows = torch.arange(len(items), device=lm.device)
         positions = torch.arange(ids.shape[1], device=lm.device)[None]
-        output: Any = lm.model_stack(input_ids=ids, output_hidden_states=True, use_cache=False)
-        for layer, stream in enumerate(output.hidden_states[:-1]):  # the last one is normed, and not needed
+        output: Any = lm.model_stack(
+            input_ids=ids, output_hidden_states=True, use_cache=False
+        )
+        for layer, stream in enumerate(
+            output.hidden_states[:-1]
+        ):  # the last one is normed, and not needed
             states: list[Tensor] = []
             with _last_states(lm, states, rows, last):
                 for later in range(layer, lm.n_layers):
                     rotary = lm.rotary(later, stream, positions)
-                    block, in_block = _model_layers(lm)[later], mask if later == layer else None
-                    stream = _first(block(stream, attention_mask=in_block, position_embeddings=rotary))
+                    block, in_block = (
+                        _model_layers(lm)[later],
+                        mask if later == layer else None,
+                    )
+                    stream = _first(
+                        block(
+                            stream, attention_mask=in_block, position_embeddings=rotary
+                        )
+                    )
             yield torch.stack(states).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
         """transformers' own `generate`, padded on the left: greedy answers, without the token that ends them."""
-        order = sorted(range(len(workload.prompts)), key=lambda index: len(workload.prompts[index]))
+        order = sorted(
+            range(len(workload.prompts)), key=lambda index: len(workload.prompts[index])
+        )
         answers: dict[int, tuple[int, ...]] = {}
         with attention_kernel(self.lm):
             for start in range(0, len(order), self.size):
@@ -239,7 +318,10 @@ class PlainBatched(Implementation):
         seen = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
         ends = list(workload.end_tokens)
         # Tokens that end an answer are given as end-of-text tokens: checked on the device, without any text.
-        ending: dict[str, Any] = {"eos_token_id": ends or None, "pad_token_id": ends[0] if ends else 0}
+        ending: dict[str, Any] = {
+            "eos_token_id": ends or None,
+            "pad_token_id": ends[0] if ends else 0,
+        }
         output = self.lm.model.generate(
             input_ids=torch.tensor(ids, device=self.lm.device),
             attention_mask=torch.tensor(seen, device=self.lm.device),
@@ -247,7 +329,10 @@ class PlainBatched(Implementation):
             do_sample=False,
             **ending,
         )
-        return [tuple(takewhile(lambda token: token not in ends, row)) for row in output[:, longest:].tolist()]
+        return [
+            tuple(takewhile(lambda token: token not in ends, row))
+            for row in output[:, longest:].tolist()
+        ]
 
 
 class WithTransformerLens(Implementation):
@@ -259,13 +344,21 @@ class WithTransformerLens(Implementation):
         from transformer_lens.model_bridge import TransformerBridge
 
         if lm.family.norm_after_attention is not None:
-            raise CannotDo(f"written for blocks without a norm after attention, and {lm.name} has one")
+            raise CannotDo(
+                f"written for blocks without a norm after attention, and {lm.name} has one"
+            )
         if lm.tokenizer is None:
-            raise CannotDo("its bridge needs a tokenizer; install one with: anchorscope models --install smollm2-135m")
+            raise CannotDo(
+                "its bridge needs a tokenizer; install one with: anchorscope models --install smollm2-135m"
+            )
         self.lm = lm
         # A copy: the bridge puts its own parts in place of the model's.
         self.bridge: Any = TransformerBridge.boot_transformers(
-            lm.name, hf_model=copy.deepcopy(lm.model), tokenizer=lm.tokenizer, device=lm.device, dtype=lm.dtype
+            lm.name,
+            hf_model=copy.deepcopy(lm.model),
+            tokenizer=lm.tokenizer,
+            device=lm.device,
+            dtype=lm.dtype,
         )
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
@@ -283,10 +376,20 @@ class WithTransformerLens(Implementation):
         def keep(output: Tensor, hook: Any) -> None:
             states.append(output[rows, last])
 
-        hooks: list[Any] = [(f"blocks.{layer}.hook_attn_out", keep) for layer in range(self.lm.n_layers)]
+        hooks: list[Any] = [
+            (f"blocks.{layer}.hook_attn_out", keep) for layer in range(self.lm.n_layers)
+        ]
         if mask is not None:
-            hooks += [(f"blocks.{layer}.attn.hook_attn_scores", lambda scores, hook: scores + mask) for layer in cut_in]
-        self.bridge.run_with_hooks(ids, return_type=None, fwd_hooks=hooks, logits_to_keep=1)
+            hooks += [
+                (
+                    f"blocks.{layer}.attn.hook_attn_scores",
+                    lambda scores, hook: scores + mask,
+                )
+                for layer in cut_in
+            ]
+        self.bridge.run_with_hooks(
+            ids, return_type=None, fwd_hooks=hooks, logits_to_keep=1
+        )
         return torch.stack(states).cpu()
 
 
@@ -301,13 +404,20 @@ class WithNnsight(Implementation):
         model = copy.deepcopy(lm.model)  # tracing stays in a model's modules
         model.set_attn_implementation(kernel_of(lm))
         self.traced: Any = nnsight.NNsight(model)
-        self.layers: Any = getattr(part_at(self.traced, lm.family.stack), lm.family.layers)
+        self.layers: Any = getattr(
+            part_at(self.traced, lm.family.stack), lm.family.layers
+        )
 
     def run(self, items: list[Item], mask: Tensor | None) -> Tensor:
         ids, last = _pad_ids(items, self.lm.device)
         rows = torch.arange(len(items), device=self.lm.device)
-        with self.traced.trace(input_ids=ids, attention_mask=mask, use_cache=False) as tracer:
-            attention = [_first(self._attention(layer).output)[rows, last] for layer in self.layers]
+        with self.traced.trace(
+            input_ids=ids, attention_mask=mask, use_cache=False
+        ) as tracer:
+            attention = [
+                _first(self._attention(layer).output)[rows, last]
+                for layer in self.layers
+            ]
             states = self.save(torch.stack(attention))
             tracer.stop()
         return states.cpu()
@@ -324,7 +434,9 @@ class WithNnsight(Implementation):
             tracer.stop()
         return streams
 
-    def _restart(self, ids: Tensor, last: Tensor, mask: Tensor, cut_in: int, stream: Tensor) -> Tensor:
+    def _restart(
+        self, ids: Tensor, last: Tensor, mask: Tensor, cut_in: int, stream: Tensor
+    ) -> Tensor:
         rows = torch.arange(len(ids), device=self.lm.device)
         with self.traced.trace(input_ids=ids, use_cache=False) as tracer:
             attention = []
@@ -343,7 +455,9 @@ class WithNnsight(Implementation):
 
     def _attention(self, layer: Any) -> Any:
         """The part of a traced layer whose output attention adds to the stream."""
-        return getattr(layer, self.lm.family.norm_after_attention or self.lm.family.attention)
+        return getattr(
+            layer, self.lm.family.norm_after_attention or self.lm.family.attention
+        )
 
 
 KINDS: dict[str, tuple[Callable[[LanguageModel], Implementation], str | None]] = {
@@ -364,16 +478,22 @@ def is_foreign(name: str) -> bool:
 def make(name: str, lm: LanguageModel) -> Implementation:
     kind, needs = KINDS[name]
     if needs is not None and find_spec(needs) is None:
-        raise CannotDo(f"{needs} is not installed; get it with: pip install 'anchorscope[bench]'")
+        raise CannotDo(
+            f"{needs} is not installed; get it with: pip install 'anchorscope[bench]'"
+        )
     try:
         return kind(lm)
     except ImportError as error:
-        raise CannotDo(f"{needs or name} cannot be imported here ({str(error).splitlines()[0]})") from error
+        raise CannotDo(
+            f"{needs or name} cannot be imported here ({str(error).splitlines()[0]})"
+        ) from error
 
 
 def by_length(workload: Workload, size: int) -> Iterator[tuple[list[int], list[Item]]]:
     """Items of about the same length with their indices, `size` at a time."""
-    order = sorted(range(len(workload.items)), key=lambda index: workload.items[index].length)
+    order = sorted(
+        range(len(workload.items)), key=lambda index: workload.items[index].length
+    )
     for start in range(0, len(order), size):
         batch = order[start : start + size]
         yield batch, [workload.items[index] for index in batch]
@@ -382,13 +502,17 @@ def by_length(workload: Workload, size: int) -> Iterator[tuple[list[int], list[I
 def _pad_ids(items: Sequence[Item], device: torch.device) -> tuple[Tensor, Tensor]:
     """Token ids [batch, pos], padded on the right, and the position of each row's last token."""
     longest = max(item.length for item in items)
-    ids = torch.tensor([[*item.ids, *[0] * (longest - item.length)] for item in items], device=device)
+    ids = torch.tensor(
+        [[*item.ids, *[0] * (longest - item.length)] for item in items], device=device
+    )
     return ids, torch.tensor([item.length - 1 for item in items], device=device)
 
 
 def _causal_mask(length: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Minus infinity for what is later, [1, 1, query_pos, key_pos]."""
-    return torch.full((length, length), float("-inf"), dtype=dtype, device=device).triu(1)[None, None]
+    return torch.full((length, length), float("-inf"), dtype=dtype, device=device).triu(
+        1
+    )[None, None]
 
 
 def cut_mask(items: Sequence[Item], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -399,7 +523,9 @@ def cut_mask(items: Sequence[Item], dtype: torch.dtype, device: torch.device) ->
         is_key[row, list(item.keys)] = True
     position = torch.arange(longest, device=device)
     lost = is_key.to(device)[:, None, :] & (position[:, None] > position[None, :])
-    return _causal_mask(longest, dtype, device).masked_fill(lost[:, None], float("-inf"))
+    return _causal_mask(longest, dtype, device).masked_fill(
+        lost[:, None], float("-inf")
+    )
 
 
 @contextmanager
@@ -415,7 +541,11 @@ def attention_kernel(lm: LanguageModel, name: str | None = None) -> Iterator[Non
 
 def kernel_of(lm: LanguageModel) -> str:
     """The fastest kernel of a model that takes a mask: SDPA can't cap scores."""
-    return "eager" if getattr(lm.config, "attn_logit_softcapping", None) is not None else "sdpa"
+    return (
+        "eager"
+        if getattr(lm.config, "attn_logit_softcapping", None) is not None
+        else "sdpa"
+    )
 
 
 def _model_layers(lm: LanguageModel) -> Any:
@@ -424,14 +554,18 @@ def _model_layers(lm: LanguageModel) -> Any:
 
 
 @contextmanager
-def _last_states(lm: LanguageModel, states: list[Tensor], rows: Tensor, last: Tensor) -> Iterator[None]:
+def _last_states(
+    lm: LanguageModel, states: list[Tensor], rows: Tensor, last: Tensor
+) -> Iterator[None]:
     """While it holds, every block appends what attention added at the last tokens, [batch, d_model]."""
 
     def keep(module: Any, args: Any, output: Any) -> None:
         states.append(_first(output)[rows, last])
 
     name = lm.family.norm_after_attention or lm.family.attention
-    handles = [getattr(block, name).register_forward_hook(keep) for block in _model_layers(lm)]
+    handles = [
+        getattr(block, name).register_forward_hook(keep) for block in _model_layers(lm)
+    ]
     try:
         yield
     finally:
@@ -443,10 +577,14 @@ def _last_states(lm: LanguageModel, states: list[Tensor], rows: Tensor, last: Te
 def _mask_of_layer(lm: LanguageModel, layer: int, mask: Tensor) -> Iterator[None]:
     """While it holds, one layer's attention is given another mask."""
 
-    def give(module: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def give(
+        module: Any, args: Any, kwargs: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any]]:
         return args, {**kwargs, "attention_mask": mask}
 
-    handle = getattr(_model_layers(lm)[layer], lm.family.attention).register_forward_pre_hook(give, with_kwargs=True)
+    handle = getattr(
+        _model_layers(lm)[layer], lm.family.attention
+    ).register_forward_pre_hook(give, with_kwargs=True)
     try:
         yield
     finally:
@@ -457,7 +595,9 @@ def _first(output: Any) -> Tensor:
     return output[0] if isinstance(output, tuple) else output
 
 
-def best_size(device: torch.device, n: int, run: Callable[[int], object]) -> tuple[int, str]:
+def best_size(
+    device: torch.device, n: int, run: Callable[[int], object]
+) -> tuple[int, str]:
     """The batch size with the best rate, and the rates in words; `run(size)` runs one batch.
 
     Sizes grow until one doesn't fit or is slower than the best by a tenth.

@@ -30,7 +30,14 @@ from anchorscope.errors import UserError
 from anchorscope.models import sources
 from anchorscope.models.embedded import installed_path
 from anchorscope.models.language_model import LanguageModel
-from anchorscope.models.loading import BALANCED, DTYPES, checked_device, choose_device, choose_dtype, load
+from anchorscope.models.loading import (
+    BALANCED,
+    DTYPES,
+    checked_device,
+    choose_device,
+    choose_dtype,
+    load,
+)
 from anchorscope.models.wrapping import wrap
 
 CUT_FIRST, CUT_LAST = 4, 9
@@ -80,14 +87,19 @@ class Workload:
 
     @property
     def sequences(self) -> list[TokenSequence]:
-        return [TokenSequence(item.ids, item.length - 1, (item.length - 1,)) for item in self.items]
+        return [
+            TokenSequence(item.ids, item.length - 1, (item.length - 1,))
+            for item in self.items
+        ]
 
     @property
     def cuts(self) -> list[Cut]:
         return [Cut(item.keys, "all") for item in self.items]
 
 
-def synthetic(n: int, shared: int, own: int, vocabulary: int, seed: int, new_tokens: int = 16) -> Workload:
+def synthetic(
+    n: int, shared: int, own: int, vocabulary: int, seed: int, new_tokens: int = 16
+) -> Workload:
     if own < LEAST_OWN:
         raise UserError(
             f"--own {own} is too short: own tokens {CUT_FIRST} to {CUT_LAST} are cut and others must follow; "
@@ -100,12 +112,27 @@ def synthetic(n: int, shared: int, own: int, vocabulary: int, seed: int, new_tok
     for _ in range(n):
         last = int(rng.integers(len(ending)))
         ids = (*head, *rng.integers(0, vocabulary, own - 1).tolist(), int(ending[last]))
-        items.append(Item(ids, tuple(range(shared + CUT_FIRST, shared + CUT_LAST + 1)), last % 2 == 0))
+        items.append(
+            Item(
+                ids,
+                tuple(range(shared + CUT_FIRST, shared + CUT_LAST + 1)),
+                last % 2 == 0,
+            )
+        )
     about = f"{n} items of {shared} shared and {own} own random tokens"
-    return Workload(tuple(items), about, tuple(item.ids for item in items), (), new_tokens)
+    return Workload(
+        tuple(items), about, tuple(item.ids for item in items), (), new_tokens
+    )
 
 
-def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int, new_tokens: int = 16) -> Workload:
+def real(
+    n: int,
+    dataset: str,
+    tokenizer: Any,
+    needs_bos: int | None,
+    seed: int,
+    new_tokens: int = 16,
+) -> Workload:
     """Questions of a dataset with true answers and with answers of other questions."""
     # Only here: on a machine with nothing but torch and transformers, synthetic items are all that is needed.
     from anchorscope.answers.choose import choose_questions
@@ -116,7 +143,9 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
     from anchorscope.spans.question_spans import locate_question_words
 
     questions = choose_questions(open_dataset(parse_spec(dataset)), n, seed).questions
-    order = np.random.default_rng(seed).permutation(len(questions)).tolist()  # any first items are then a fair sample
+    order = (
+        np.random.default_rng(seed).permutation(len(questions)).tolist()
+    )  # any first items are then a fair sample
     questions = [questions[index] for index in order]
     template = make_template("few-shot", tokenizer, needs_bos)
     prompts = build_prompts(tokenizer, questions, template)
@@ -131,15 +160,23 @@ def real(n: int, dataset: str, tokenizer: Any, needs_bos: int | None, seed: int,
         for spans, label in zip(located, labels, strict=True)
         if spans is not None and spans.question_tokens
     )
-    tokens = tokenizer.batch_decode([[token] for token in range(len(tokenizer))], clean_up_tokenization_spaces=False)
+    tokens = tokenizer.batch_decode(
+        [[token] for token in range(len(tokenizer))], clean_up_tokenization_spaces=False
+    )
     breaks = {token for token, text in enumerate(tokens) if "\n" in text}
     ends = tuple(sorted(breaks | set(tokenizer.all_special_ids)))
     return Workload(
-        items, f"{len(items)} questions of {dataset}", tuple(prompt.ids for prompt in prompts), ends, new_tokens
+        items,
+        f"{len(items)} questions of {dataset}",
+        tuple(prompt.ids for prompt in prompts),
+        ends,
+        new_tokens,
     )
 
 
-def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]) -> list[str]:
+def _answer_texts(
+    true: Sequence[str], relations: Sequence[str | None], labels: Sequence[bool]
+) -> list[str]:
     """The true answer where the label says so, else another one, of the same relation if possible."""
     answers_by_relation: defaultdict[str | None, list[str]] = defaultdict(list)
     for text, relation in zip(true, relations, strict=True):
@@ -148,12 +185,17 @@ def _answer_texts(true: Sequence[str], relations: Sequence[str | None], labels: 
     for index, label in enumerate(labels):
         others = answers_by_relation[relations[index]]
         turned = (others[(index + step) % len(others)] for step in range(len(others)))
-        wrong = next((text for text in turned if text != true[index]), f"not {true[index]}")
+        wrong = next(
+            (text for text in turned if text != true[index]), f"not {true[index]}"
+        )
         texts.append(true[index] if label else wrong)
     return texts
 
 
-_MATMUL_SIZE = {"cpu": 1536, "cuda": 8192}  # large enough that nothing but the multiplying counts
+_MATMUL_SIZE = {
+    "cpu": 1536,
+    "cuda": 8192,
+}  # large enough that nothing but the multiplying counts
 _MATMUL_REPEATS = 5
 
 
@@ -172,19 +214,30 @@ def measure(run: Callable[[], Any], device: torch.device) -> Measured:
     result = run()
     _wait(device)
     seconds = time.perf_counter() - began
-    peak = torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmHWM")
+    peak = (
+        torch.cuda.max_memory_allocated(device) / 2**20
+        if device.type == "cuda"
+        else _host_mb("VmHWM")
+    )
     del result  # only here: what is handed back counts
     return Measured(seconds, max(0.0, peak - held))
 
 
 def held_mb(device: torch.device) -> float:
     """This process's current memory on the computing device."""
-    return torch.cuda.memory_allocated(device) / 2**20 if device.type == "cuda" else _host_mb("VmRSS")
+    return (
+        torch.cuda.memory_allocated(device) / 2**20
+        if device.type == "cuda"
+        else _host_mb("VmRSS")
+    )
 
 
 def _host_mb(kind: str) -> float:
     """The process's resident memory (VmRSS) or its peak since the last reset (VmHWM)."""
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines())
+    lines = dict(
+        line.split(":", 1)
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    )
     return int(lines[kind].split()[0]) / 2**10
 
 
@@ -194,7 +247,9 @@ def _tidy(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    with suppress(OSError, AttributeError):  # not Linux, or another C library; the numbers are then a little larger
+    with suppress(
+        OSError, AttributeError
+    ):  # not Linux, or another C library; the numbers are then a little larger
         ctypes.CDLL("libc.so.6").malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
     _wait(device)
@@ -258,32 +313,56 @@ class Setting:
         options, lm = self.options, self.lm
         if options.synthetic:
             shared, own = options.shared or SHARED, options.own or OWN
-            made = synthetic(n, shared, own, int(lm.config.vocab_size), options.seed, options.new_tokens)
+            made = synthetic(
+                n,
+                shared,
+                own,
+                int(lm.config.vocab_size),
+                options.seed,
+                options.new_tokens,
+            )
         else:
             try:
-                made = real(n, options.dataset, lm.tokenizer, lm.needs_bos, options.seed, options.new_tokens)
+                made = real(
+                    n,
+                    options.dataset,
+                    lm.tokenizer,
+                    lm.needs_bos,
+                    options.seed,
+                    options.new_tokens,
+                )
             except ModuleNotFoundError as error:
                 raise UserError(
                     f"Real questions need the package {error.name!r}, which is not installed here; install all of "
                     f"anchorscope, or run random tokens with --shared {SHARED} --own {OWN}."
                 ) from error
         longest = max(item.length for item in made.items)
-        windows = [window for layer in range(lm.n_layers) if (window := lm.sliding_window(layer)) is not None]
-        if windows and min(windows) < longest:  # the others are given one mask for all layers, which would erase it
+        windows = [
+            window
+            for layer in range(lm.n_layers)
+            if (window := lm.sliding_window(layer)) is not None
+        ]
+        if (
+            windows and min(windows) < longest
+        ):  # the others are given one mask for all layers, which would erase it
             raise UserError(
                 f"Items have up to {longest} tokens, and layers of {lm.name!r} see only {min(windows)}; the ways could "
                 f"not be compared. Choose shorter items (--shared and --own, at least {LEAST_OWN}) or another model."
             )
         return made
 
-    def race(self, runs: Mapping[str, Callable[[], Any]], title: str) -> dict[str, list[Measured]]:
+    def race(
+        self, runs: Mapping[str, Callable[[], Any]], title: str
+    ) -> dict[str, list[Measured]]:
         """All runs in turn (A B C A B C), so that noise affects all alike."""
         taken: dict[str, list[Measured]] = {name: [] for name in runs}
         for repeat in range(self.options.repeats):
             for name, run in runs.items():
                 taken[name].append(measure(run, self.lm.device))
                 seconds = taken[name][-1].seconds
-                self.say(f"{title}: {name}, repeat {repeat + 1} of {self.options.repeats}: {seconds:.2f} s")
+                self.say(
+                    f"{title}: {name}, repeat {repeat + 1} of {self.options.repeats}: {seconds:.2f} s"
+                )
         return taken
 
 
@@ -291,14 +370,28 @@ def load_model(options: Options) -> LanguageModel:
     """The model; a shape has no tokenizer if the embedded model isn't installed."""
     device = choose_device(options.device)
     if device == BALANCED:
-        raise UserError(f"A benchmark runs on one device, not {BALANCED}; choose cuda or cpu.")
+        raise UserError(
+            f"A benchmark runs on one device, not {BALANCED}; choose cuda or cpu."
+        )
     dtype = choose_dtype(options.dtype, device)
-    if not sources.is_shape(options.model) or dtype not in DTYPES or installed_path(_TOKENIZER_OF) is not None:
+    if (
+        not sources.is_shape(options.model)
+        or dtype not in DTYPES
+        or installed_path(_TOKENIZER_OF) is not None
+    ):
         return load(options.model, dtype, device)
     target = checked_device(device)
-    config = sources.shape_config(options.model, sources.SHAPES[_TOKENIZER_OF].vocabulary)
+    config = sources.shape_config(
+        options.model, sources.SHAPES[_TOKENIZER_OF].vocabulary
+    )
     model = sources.build_shape(config, DTYPES[dtype], target).to(target)
-    return wrap(model, None, sources.shape_title(options.model), options.model, random_weights=True)
+    return wrap(
+        model,
+        None,
+        sources.shape_title(options.model),
+        options.model,
+        random_weights=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -329,7 +422,13 @@ class Row:
     note: str | None = None
     """Why something is missing."""
 
-    def timed(self, items: int, taken: Sequence[Measured], setting: Setting, tokens: float | None = None) -> "Row":
+    def timed(
+        self,
+        items: int,
+        taken: Sequence[Measured],
+        setting: Setting,
+        tokens: float | None = None,
+    ) -> "Row":
         """The same row with what its repeats took."""
         all_seconds = [repeat.seconds for repeat in taken]
         seconds, added = median(all_seconds), max(repeat.added_mb for repeat in taken)
@@ -342,14 +441,22 @@ class Row:
             items_per_s=items / seconds,
             tokens_per_s=None if tokens is None else tokens / seconds,
             peak_memory_mb=setting.held + added,
-            share_of_peak=None if tokens is None else 2 * setting.block_parameters * tokens / seconds / setting.peak,
+            share_of_peak=None
+            if tokens is None
+            else 2 * setting.block_parameters * tokens / seconds / setting.peak,
         )
 
 
 def with_speedups(rows: Sequence[Row]) -> list[Row]:
     """The rows with our rate over each one's, within one work."""
-    ours = {row.work: row.items_per_s for row in rows if row.way == "anchorscope" and row.items_per_s is not None}
+    ours = {
+        row.work: row.items_per_s
+        for row in rows
+        if row.way == "anchorscope" and row.items_per_s is not None
+    }
     return [
-        replace(row, speedup=ours[row.work] / row.items_per_s) if row.items_per_s and row.work in ours else row
+        replace(row, speedup=ours[row.work] / row.items_per_s)
+        if row.items_per_s and row.work in ours
+        else row
         for row in rows
     ]

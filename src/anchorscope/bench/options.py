@@ -11,12 +11,31 @@ from anchorscope.errors import UserError, unknown
 
 WORK = ("knockout", "single-layer", "probes", "generation")
 """What is measured: clean and cut over all layers; a cut in every single layer; probe fitting; greedy answers."""
-IMPLEMENTATIONS = ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight", "scikit-learn")
+IMPLEMENTATIONS = (
+    "anchorscope",
+    "plain",
+    "plain-batched",
+    "transformer-lens",
+    "nnsight",
+    "scikit-learn",
+)
 """This package; a plain loop; the same done well (for answers: transformers' `generate`); two libraries; a loop of
 fits."""
 IMPLEMENTATIONS_OF = {
-    "knockout": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
-    "single-layer": ("anchorscope", "plain", "plain-batched", "transformer-lens", "nnsight"),
+    "knockout": (
+        "anchorscope",
+        "plain",
+        "plain-batched",
+        "transformer-lens",
+        "nnsight",
+    ),
+    "single-layer": (
+        "anchorscope",
+        "plain",
+        "plain-batched",
+        "transformer-lens",
+        "nnsight",
+    ),
     "probes": ("anchorscope", "scikit-learn"),
     "generation": ("anchorscope", "plain-batched"),
 }
@@ -30,18 +49,38 @@ def _choice(default: Any, about: str) -> Any:
 
 @dataclass(frozen=True)
 class Options:
-    work: tuple[str, ...] = _choice(WORK, f"What to measure, with commas: {', '.join(WORK)}.")
-    ways: tuple[str, ...] = _choice(IMPLEMENTATIONS, f"Who is to do it, with commas: {', '.join(IMPLEMENTATIONS)}.")
-    model: str = _choice("smollm2-135m", "Embedded model, hub id, folder, GGUF file, or shape:NAME (random weights).")
+    work: tuple[str, ...] = _choice(
+        WORK, f"What to measure, with commas: {', '.join(WORK)}."
+    )
+    ways: tuple[str, ...] = _choice(
+        IMPLEMENTATIONS, f"Who is to do it, with commas: {', '.join(IMPLEMENTATIONS)}."
+    )
+    model: str = _choice(
+        "smollm2-135m",
+        "Embedded model, hub id, folder, GGUF file, or shape:NAME (random weights).",
+    )
     device: str = _choice("auto", "auto, cpu, cuda or cuda:N.")
-    dtype: str = _choice("auto", "auto (float32 on the CPU, bfloat16 on a GPU), float32, bfloat16 or float16.")
-    items: int = _choice(64, "Items of knockout, single-layer and generation; slow ways run fewer.")
+    dtype: str = _choice(
+        "auto",
+        "auto (float32 on the CPU, bfloat16 on a GPU), float32, bfloat16 or float16.",
+    )
+    items: int = _choice(
+        64, "Items of knockout, single-layer and generation; slow ways run fewer."
+    )
     probe_items: int = _choice(400, "Items that probes learn from.")
     repeats: int = _choice(3, "Timed repeats; the ways take turns.")
-    seconds: float = _choice(8.0, "About how long one repeat of a slow way may take; it then runs fewer items.")
-    shared: int | None = _choice(None, "Shared tokens of synthetic items (default 40); a shape always runs these.")
+    seconds: float = _choice(
+        8.0,
+        "About how long one repeat of a slow way may take; it then runs fewer items.",
+    )
+    shared: int | None = _choice(
+        None,
+        "Shared tokens of synthetic items (default 40); a shape always runs these.",
+    )
     own: int | None = _choice(None, "Own tokens of synthetic items (default 24).")
-    dataset: str = _choice("atlas", "Questions of real items: atlas, popqa=FILE, a path and so on.")
+    dataset: str = _choice(
+        "atlas", "Questions of real items: atlas, popqa=FILE, a path and so on."
+    )
     new_tokens: int = _choice(16, "Longest generated answer.")
     seed: int = _choice(0, "Seed of the draw.")
 
@@ -54,19 +93,31 @@ class Options:
                 f"None of the ways {', '.join(self.ways)} can do {', '.join(self.work)}; "
                 f"allowed for it: {', '.join(way for way in IMPLEMENTATIONS if way in allowed)}."
             )
-        least_of = {"items": 2, "probe_items": 60, "repeats": 1, "new_tokens": 1, "seed": 0}
+        least_of = {
+            "items": 2,
+            "probe_items": 60,
+            "repeats": 1,
+            "new_tokens": 1,
+            "seed": 0,
+        }
         for name, least in least_of.items():
             _refuse_size(name, getattr(self, name), least)
         for name in ("shared", "own"):
             if getattr(self, name) is not None:
                 _refuse_size(name, getattr(self, name), 1)
         if not (math.isfinite(self.seconds) and 0 < self.seconds <= _MOST):
-            raise UserError(f"--seconds {self.seconds} is not a span of time; allowed: above 0, up to {_MOST:,}.")
+            raise UserError(
+                f"--seconds {self.seconds} is not a span of time; allowed: above 0, up to {_MOST:,}."
+            )
 
     @property
     def synthetic(self) -> bool:
         """Whether items are random tokens: requested by their lengths, or for a model that knows nothing."""
-        return self.model.startswith("shape:") or self.shared is not None or self.own is not None
+        return (
+            self.model.startswith("shape:")
+            or self.shared is not None
+            or self.own is not None
+        )
 
     def implementations_of(self, work: str) -> list[str]:
         """The chosen ways of one work, in the order in which they are shown."""
@@ -86,7 +137,9 @@ def about(name: str) -> str:
 
 def refuse_no_folder(out: Path | None) -> None:
     """Refuses an unusable output file before any work."""
-    if out is not None and (out.is_dir() or not Path(os.path.realpath(out)).parent.is_dir()):
+    if out is not None and (
+        out.is_dir() or not Path(os.path.realpath(out)).parent.is_dir()
+    ):
         what = "is a folder" if out.is_dir() else "is in a folder that does not exist"
         raise UserError(f"--out {out} {what}; name a file in a folder that is there.")
     if out is not None and os.path.lexists(out):
@@ -103,6 +156,10 @@ def _refuse_unknown(kind: str, names: Sequence[str], allowed: Sequence[str]) -> 
 
 def _refuse_size(name: str, value: int, least: int) -> None:
     if value < least:
-        raise UserError(f"--{name.replace('_', '-')} {value} is too small; allowed: {least} or more.")
+        raise UserError(
+            f"--{name.replace('_', '-')} {value} is too small; allowed: {least} or more."
+        )
     if value > _MOST:
-        raise UserError(f"--{name.replace('_', '-')} is too large; allowed: {_MOST:,} or less.")
+        raise UserError(
+            f"--{name.replace('_', '-')} is too large; allowed: {_MOST:,} or less."
+        )

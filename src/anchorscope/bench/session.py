@@ -19,7 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.bench.implementations import CannotDo, Implementation, Own, Plain, PlainBatched, is_foreign, make
+from anchorscope.bench.implementations import (
+    CannotDo,
+    Implementation,
+    Own,
+    Plain,
+    PlainBatched,
+    is_foreign,
+    make,
+)
 from anchorscope.bench.measuring import (
     FOLDS,
     Row,
@@ -39,7 +47,9 @@ from anchorscope.probes.grid_search import STRENGTHS
 from anchorscope.probes.logistic import TOLERANCE, TrainingSets, fit_layers
 from anchorscope.stats.streams import unnamed
 
-_EXPLAINED = {torch.float32: 1e-4}  # of the largest state; what the order of sums can do
+_EXPLAINED = {
+    torch.float32: 1e-4
+}  # of the largest state; what the order of sums can do
 _EXPLAINED_COARSE = 0.15  # in half precision, over tens of layers
 _LEAST = 4  # items of a timed repeat
 _WARM = 8  # prompts of our untimed run
@@ -57,14 +67,27 @@ class Prepared:
     """Tokens per second of a knockout, to know how many items it can afford."""
 
     def run(self, work: str, workload: Workload) -> Tensor:
-        run = self.implementation.knockout if work == "knockout" else self.implementation.single_layer
+        run = (
+            self.implementation.knockout
+            if work == "knockout"
+            else self.implementation.single_layer
+        )
         return run(workload)
 
-    def choose_affordable(self, work: str, workload: Workload, seconds: float) -> Workload:
+    def choose_affordable(
+        self, work: str, workload: Workload, seconds: float
+    ) -> Workload:
         """As many items as one repeat has time for: whole batches, or a part of one, but never very few."""
-        each = self.implementation.tokens(work, workload) / len(workload.items) / self.rate
+        each = (
+            self.implementation.tokens(work, workload) / len(workload.items) / self.rate
+        )
         batch, fits = max(2, self.implementation.size), int(seconds / each)
-        return workload.first(min(len(workload.items), fits // batch * batch if fits >= batch else max(_LEAST, fits)))
+        return workload.first(
+            min(
+                len(workload.items),
+                fits // batch * batch if fits >= batch else max(_LEAST, fits),
+            )
+        )
 
 
 def _prepare(name: str, setting: Setting, workload: Workload) -> Prepared | str:
@@ -83,7 +106,9 @@ def _prepare(name: str, setting: Setting, workload: Workload) -> Prepared | str:
     return Prepared(implementation, tuned, rate)
 
 
-def state_rows(setting: Setting, work: str, workload: Workload, prepared: dict[str, Prepared | str]) -> list[Row]:
+def state_rows(
+    setting: Setting, work: str, workload: Workload, prepared: dict[str, Prepared | str]
+) -> list[Row]:
     """One row per chosen implementation; those that are prepared already are used again."""
     names = setting.options.implementations_of(work)
     for name in names:
@@ -101,11 +126,19 @@ def state_rows(setting: Setting, work: str, workload: Workload, prepared: dict[s
         row = Row(work, name, setting=ready.tuned)
         try:
             rows[name] = _compare(row, ready.run(work, part), wanted, against)
-            parts[name] = ready.choose_affordable(work, workload, setting.options.seconds)
+            parts[name] = ready.choose_affordable(
+                work, workload, setting.options.seconds
+            )
         except Exception as error:
             rows[name] = replace(row, note=_explain_failure(name, error))
-    timed = {name: ready for name, ready in prepared.items() if name in parts and isinstance(ready, Prepared)}
-    runs = {name: partial(ready.run, work, parts[name]) for name, ready in timed.items()}
+    timed = {
+        name: ready
+        for name, ready in prepared.items()
+        if name in parts and isinstance(ready, Prepared)
+    }
+    runs = {
+        name: partial(ready.run, work, parts[name]) for name, ready in timed.items()
+    }
     for name, taken in setting.race(runs, work).items():
         tokens = timed[name].implementation.tokens(work, parts[name])
         rows[name] = rows[name].timed(len(parts[name].items), taken, setting, tokens)
@@ -124,12 +157,21 @@ def _explain_failure(name: str, error: Exception) -> str:
     return f"fails here with {type(error).__name__}: {reason}"
 
 
-def _reference_states(setting: Setting, work: str, part: Workload) -> tuple[Tensor, str]:
+def _reference_states(
+    setting: Setting, work: str, part: Workload
+) -> tuple[Tensor, str]:
     """What the plain loop gives in float32, or in the model's precision if a float32 copy doesn't fit; in words."""
     lm = setting.lm
     needed = 4 * sum(tensor.numel() for tensor in lm.model.parameters())
-    fits = lm.device.type != "cuda" or torch.cuda.mem_get_info(lm.device)[0] >= 1.5 * needed
-    exact = replace(lm, model=copy.deepcopy(lm.model).float()) if fits and lm.dtype != torch.float32 else lm
+    fits = (
+        lm.device.type != "cuda"
+        or torch.cuda.mem_get_info(lm.device)[0] >= 1.5 * needed
+    )
+    exact = (
+        replace(lm, model=copy.deepcopy(lm.model).float())
+        if fits and lm.dtype != torch.float32
+        else lm
+    )
     precision = str(exact.dtype).removeprefix("torch.")
     setting.say(f"{work}: reference states of {len(part.items)} items in {precision}")
     states = Prepared(Plain(exact), "", 1.0).run(work, part).float()
@@ -140,8 +182,17 @@ def _compare(row: Row, states: Tensor, wanted: Tensor, against: str) -> Row:
     off = float((states.float() - wanted).abs().max())
     relative = off / float(wanted.abs().max())
     explained = relative <= _EXPLAINED.get(states.dtype, _EXPLAINED_COARSE)
-    note = row.note if explained else f"DIFFERS by {relative:.1%}, more than the precision explains"
-    return replace(row, max_difference=off, difference_is=f"largest absolute difference of {against}", note=note)
+    note = (
+        row.note
+        if explained
+        else f"DIFFERS by {relative:.1%}, more than the precision explains"
+    )
+    return replace(
+        row,
+        max_difference=off,
+        difference_is=f"largest absolute difference of {against}",
+        note=note,
+    )
 
 
 def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
@@ -154,15 +205,24 @@ def generation_rows(setting: Setting, workload: Workload) -> list[Row]:
         tuned["anchorscope"] = f"batches of {own.batch_tokens} tokens"
     if "plain-batched" in names:
         plain = generators["plain-batched"] = PlainBatched(setting.lm)
-        tuned["plain-batched"] = plain.tune_size(n, lambda size: plain.generate(workload.first(size)))
+        tuned["plain-batched"] = plain.tune_size(
+            n, lambda size: plain.generate(workload.first(size))
+        )
         setting.say(f"plain-batched (generate): {tuned['plain-batched']}")
     answers: dict[str, list[tuple[int, ...]]] = {}
 
     def generate(name: str) -> None:
         answers[name] = generators[name].generate(workload)
 
-    taken = setting.race({name: partial(generate, name) for name in names}, "generation")
-    rows = [Row("generation", name, "questions", setting=tuned[name]).timed(n, taken[name], setting) for name in names]
+    taken = setting.race(
+        {name: partial(generate, name) for name in names}, "generation"
+    )
+    rows = [
+        Row("generation", name, "questions", setting=tuned[name]).timed(
+            n, taken[name], setting
+        )
+        for name in names
+    ]
     if len(answers) < 2:
         return rows
     differ = sum(a != b for a, b in zip(*answers.values(), strict=True)) / n
@@ -202,13 +262,19 @@ def objectives(problem: Problem, layer: int, fitted: Fitted) -> NDArray[np.float
         logits = fitted.logits[:, column].astype(np.float64)
         loss = np.logaddexp(0, np.where(problem.labels, -logits, logits))[learns].mean()
         scaled = fitted.weight[:, column] * states[learns].std(axis=0)
-        values[column] = loss + 0.5 * float(scaled @ scaled) / (STRENGTHS[strength] * int(learns.sum()))
+        values[column] = loss + 0.5 * float(scaled @ scaled) / (
+            STRENGTHS[strength] * int(learns.sum())
+        )
     return values
 
 
 def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
     """All layers, folds and strengths at once."""
-    states = problem.states if len(layers) == len(problem.states) else problem.states[list(layers)]
+    states = (
+        problem.states
+        if len(layers) == len(problem.states)
+        else problem.states[list(layers)]
+    )
     learns = torch.as_tensor(np.stack([problem.folds != fold for fold in range(FOLDS)]))
     fold_of_column = torch.arange(FOLDS).repeat_interleave(len(STRENGTHS))
     sets = TrainingSets(
@@ -221,7 +287,9 @@ def fit_own(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
     fit = fit_layers(states, sets, states.device)
     return [
         Fitted(weight.T.numpy(), logits.T.numpy(), int((~converged).sum()))
-        for weight, logits, converged in zip(fit.weight, fit.logits, fit.converged, strict=True)
+        for weight, logits, converged in zip(
+            fit.weight, fit.logits, fit.converged, strict=True
+        )
     ]
 
 
@@ -241,7 +309,9 @@ def fit_sklearn(problem: Problem, layers: Sequence[int]) -> list[Fitted]:
     fitted = []
     for start in range(0, len(folds), FOLDS):
         weights, logits = zip(*folds[start : start + FOLDS], strict=True)
-        fitted.append(Fitted(np.concatenate(weights, axis=1), np.concatenate(logits, axis=1)))
+        fitted.append(
+            Fitted(np.concatenate(weights, axis=1), np.concatenate(logits, axis=1))
+        )
     return fitted
 
 
@@ -259,11 +329,15 @@ def _fit_fold(
     for strength in STRENGTHS:
         model = LogisticRegression(C=strength, tol=TOLERANCE, max_iter=_MAX_ITERATIONS)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the comparison shows how far off a fit is
+            warnings.simplefilter(
+                "ignore", ConvergenceWarning
+            )  # the comparison shows how far off a fit is
             model.fit(scaled[learns], labels[learns])
         weights.append(model.coef_[0] / scaler.scale_)
         logits.append(model.decision_function(scaled))
-    return np.stack(weights, axis=1).astype(np.float32), np.stack(logits, axis=1).astype(np.float32)
+    return np.stack(weights, axis=1).astype(np.float32), np.stack(
+        logits, axis=1
+    ).astype(np.float32)
 
 
 def make_problem(setting: Setting) -> Problem:
@@ -273,7 +347,11 @@ def make_problem(setting: Setting) -> Problem:
     labels = np.array([item.label for item in workload.items])
     states = Own(setting.lm).clean(workload).to(setting.lm.device)
     order = unnamed(setting.options.seed, "folds", len(labels))
-    return Problem(states, labels, grouped_folds(np.arange(len(labels)), truth_strata(labels), FOLDS, order))
+    return Problem(
+        states,
+        labels,
+        grouped_folds(np.arange(len(labels)), truth_strata(labels), FOLDS, order),
+    )
 
 
 def probe_rows(setting: Setting) -> list[Row]:
@@ -286,19 +364,31 @@ def probe_rows(setting: Setting) -> list[Row]:
     if "anchorscope" in names:
         fit_own(problem, layers[:1])  # the first products of a process are slow
         chosen["anchorscope"] = layers
-        settings["anchorscope"] = f"all layers, folds and strengths at once, tolerance {TOLERANCE:g}"
+        settings["anchorscope"] = (
+            f"all layers, folds and strengths at once, tolerance {TOLERANCE:g}"
+        )
     if "scikit-learn" in names:
         fit_sklearn(problem, layers[:1])  # processes take a while to start
         began = time.perf_counter()
         fit_sklearn(problem, layers[:1])
-        n = max(1, min(len(layers), int(setting.options.seconds / (time.perf_counter() - began))))
-        some = [layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()]
+        n = max(
+            1,
+            min(
+                len(layers),
+                int(setting.options.seconds / (time.perf_counter() - began)),
+            ),
+        )
+        some = [
+            layers[int(index)] for index in np.linspace(0, len(layers) - 1, n).round()
+        ]
         chosen["scikit-learn"] = some
         how = f"lbfgs, {os.cpu_count()} processes, tolerance {TOLERANCE:g}, {len(some)} of {len(layers)} layers"
         settings["scikit-learn"] = how
 
     def fit(name: str) -> None:
-        fitted[name] = (fit_own if name == "anchorscope" else fit_sklearn)(problem, chosen[name])
+        fitted[name] = (fit_own if name == "anchorscope" else fit_sklearn)(
+            problem, chosen[name]
+        )
 
     taken = setting.race({name: partial(fit, name) for name in names}, "probes")
     rows = []
@@ -310,7 +400,10 @@ def probe_rows(setting: Setting) -> list[Row]:
         rows.append(replace(row, note=note).timed(n_fits, taken[name], setting))
     if len(names) < 2:
         return rows
-    ours, theirs = [fitted["anchorscope"][layer] for layer in some], fitted["scikit-learn"]
+    ours, theirs = (
+        [fitted["anchorscope"][layer] for layer in some],
+        fitted["scikit-learn"],
+    )
     ratios = np.array(
         [
             objectives(problem, layer, a) / objectives(problem, layer, b)
@@ -319,7 +412,9 @@ def probe_rows(setting: Setting) -> list[Row]:
     )
     meaning = f"how far its objective lies above the other's at most, relative, {len(some)} layers"
     return [
-        replace(row, max_difference=max(0.0, float(excess.max())), difference_is=meaning)
+        replace(
+            row, max_difference=max(0.0, float(excess.max())), difference_is=meaning
+        )
         for row, excess in zip(rows, (ratios - 1, 1 - ratios), strict=True)
     ]
 
@@ -363,19 +458,47 @@ def _measure(setting: Setting, workload: Workload) -> list[Row]:
             rows += state_rows(setting, work, workload, prepared)
             continue
         prepared.clear()  # copies of the model would count as memory of what comes next
-        rows += probe_rows(setting) if work == "probes" else generation_rows(setting, workload)
+        rows += (
+            probe_rows(setting)
+            if work == "probes"
+            else generation_rows(setting, workload)
+        )
     return rows
 
 
-_HEAD = ("work", "way", "done", "per s", "spread", "tokens/s", "speedup", "difference", "memory", "of peak")
+_HEAD = (
+    "work",
+    "way",
+    "done",
+    "per s",
+    "spread",
+    "tokens/s",
+    "speedup",
+    "difference",
+    "memory",
+    "of peak",
+)
 
 
 def render(record: dict[str, Any]) -> str:
-    parts = [_describe_setting(record), _align_columns([_HEAD, *(_format_row(row) for row in record["rows"])])]
-    notes = [f"{row['work']}, {row['way']}: {row['note']}" for row in record["rows"] if row["note"]]
-    chosen = [f"{row['way']} ({row['work']}): {row['setting']}" for row in record["rows"] if row["setting"]]
+    parts = [
+        _describe_setting(record),
+        _align_columns([_HEAD, *(_format_row(row) for row in record["rows"])]),
+    ]
+    notes = [
+        f"{row['work']}, {row['way']}: {row['note']}"
+        for row in record["rows"]
+        if row["note"]
+    ]
+    chosen = [
+        f"{row['way']} ({row['work']}): {row['setting']}"
+        for row in record["rows"]
+        if row["setting"]
+    ]
     meanings = dict.fromkeys(
-        f"difference in {row['work']}: {row['difference_is']}" for row in record["rows"] if row["difference_is"]
+        f"difference in {row['work']}: {row['difference_is']}"
+        for row in record["rows"]
+        if row["difference_is"]
     )
     parts += ["\n".join(lines) for lines in (notes, chosen, list(meanings)) if lines]
     return "\n\n".join(parts)
@@ -383,7 +506,9 @@ def render(record: dict[str, Any]) -> str:
 
 def _describe_setting(record: dict[str, Any]) -> str:
     machine, work = record["machine"], record["workload"]
-    where = machine["gpu"] or f"{machine['threads']} threads of {machine['cores']} cores"
+    where = (
+        machine["gpu"] or f"{machine['threads']} threads of {machine['cores']} cores"
+    )
     return (
         f"{record['model']} in {record['dtype']} on {where}; {work['about']}: {work['shared_tokens']} tokens shared, "
         f"{work['own_tokens_mean']:.1f} own; medians of {record['repeats']}; matrix-multiply peak "
@@ -420,7 +545,11 @@ def _align_columns(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
-        left = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
-        right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+        left = [
+            cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)
+        ]
+        right = [
+            cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)
+        ]
         lines.append("  ".join([*left, *right]).rstrip())
     return "\n".join(lines)

@@ -5,8 +5,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anchorscope.cli.help import AsJson, Executor, PlainCommand, Quiet, Workers, in_help, running
-from anchorscope.cli.terminal import INCOMPLETE, NOTHING_KEPT, emit_json, emit_text, listener, loading, user_errors
+from anchorscope.cli.help import (
+    AsJson,
+    Executor,
+    PlainCommand,
+    Quiet,
+    Workers,
+    in_help,
+    running,
+)
+from anchorscope.cli.terminal import (
+    INCOMPLETE,
+    NOTHING_KEPT,
+    emit_json,
+    emit_text,
+    listener,
+    loading,
+    user_errors,
+)
 from anchorscope.comparing.rules import REFUSABLE
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
@@ -19,9 +35,15 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "study": (
-        ("all runs, or those missing", "anchorscope study run recipes/studies/four-models.toml --out runs/four"),
+        (
+            "all runs, or those missing",
+            "anchorscope study run recipes/studies/four-models.toml --out runs/four",
+        ),
         ("how far it is", "anchorscope study status --out runs/four"),
-        ("the page that compares all, of what is done so far", "anchorscope study report --out runs/four"),
+        (
+            "the page that compares all, of what is done so far",
+            "anchorscope study report --out runs/four",
+        ),
     )
 }
 _ALLOW = f"Differences to flag on the page, not to refuse: names with commas, or all: {', '.join(REFUSABLE)}."
@@ -29,14 +51,27 @@ _ALLOW = f"Differences to flag on the page, not to refuse: names with commas, or
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN", help="Folders of finished runs, at least two; with --claims, one.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN",
+            help="Folders of finished runs, at least two; with --claims, one.",
+        ),
     ],
-    out: Annotated[str, typer.Option(help="The folder for the chart, the tables and the page.")],
+    out: Annotated[
+        str, typer.Option(help="The folder for the chart, the tables and the page.")
+    ],
     names: Annotated[
-        str | None, typer.Option(help="A label per run, with commas, in the order of the runs: for example chat,plain.")
+        str | None,
+        typer.Option(
+            help="A label per run, with commas, in the order of the runs: for example chat,plain."
+        ),
     ] = None,
     claims: Annotated[
-        bool, typer.Option("--claims", help="Also check what five earlier written readings of such charts claimed.")
+        bool,
+        typer.Option(
+            "--claims",
+            help="Also check what five earlier written readings of such charts claimed.",
+        ),
     ] = False,
     allow: Annotated[list[str] | None, typer.Option(help=_ALLOW)] = None,
     quiet: Quiet = False,
@@ -54,7 +89,11 @@ def compare(
             claims=claims,
             progress=listener(quiet),
         )
-    chart, report, manifest = Path(out) / "figures/delta_p.png", Path(out) / "report.html", comparison.manifest
+    chart, report, manifest = (
+        Path(out) / "figures/delta_p.png",
+        Path(out) / "report.html",
+        comparison.manifest,
+    )
     for difference in manifest["differences"]:
         say(f"warning: {difference['text']}", quiet)
     if as_json:
@@ -65,20 +104,32 @@ def compare(
                 "answer": manifest["answer"],
                 "chart": str(chart),
                 "report": str(report),
-                "runs": [{name: run[name] for name in shown} for run in manifest["runs"]],
+                "runs": [
+                    {name: run[name] for name in shown} for run in manifest["runs"]
+                ],
                 "differences": manifest["differences"],
                 "readings": comparison.observations,
             }
         )
     else:
-        say("\n".join([*manifest["answer"], f"chart:  {chart}", f"report: {report}"]), quiet)
+        say(
+            "\n".join([*manifest["answer"], f"chart:  {chart}", f"report: {report}"]),
+            quiet,
+        )
 
 
 study = typer.Typer()
 _File = Annotated[
-    Path | None, typer.Argument(metavar="STUDY", help="The study's file (.toml), or its folder.", show_default=False)
+    Path | None,
+    typer.Argument(
+        metavar="STUDY",
+        help="The study's file (.toml), or its folder.",
+        show_default=False,
+    ),
 ]
-_Out = Annotated[str | None, typer.Option("--out", help="The study's folder.", show_default=False)]
+_Out = Annotated[
+    str | None, typer.Option("--out", help="The study's folder.", show_default=False)
+]
 
 
 @study.command("run", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][:1]))
@@ -86,10 +137,19 @@ def run_study(
     study: _File = None,
     out: _Out = None,
     trust_remote_code: Annotated[
-        bool, running("--trust-remote-code", help="Let code run that comes with the study's models.")
+        bool,
+        running(
+            "--trust-remote-code",
+            help="Let code run that comes with the study's models.",
+        ),
     ] = False,
     threads: Annotated[
-        int | None, running("--threads", help=f"{about('threads')} Wins over the study's defaults.", show_default=False)
+        int | None,
+        running(
+            "--threads",
+            help=f"{about('threads')} Wins over the study's defaults.",
+            show_default=False,
+        ),
     ] = None,
     executor: Executor = None,
     workers: Workers = None,
@@ -116,7 +176,14 @@ def run_study(
         from anchorscope.study.runner import run_study
         from anchorscope.study.study_folder import PAGE, status_of
 
-    incomplete = run_study(planned, source, folder, lambda line: say(line, quiet), lambda: listener(quiet), choice)
+    incomplete = run_study(
+        planned,
+        source,
+        folder,
+        lambda line: say(line, quiet),
+        lambda: listener(quiet),
+        choice,
+    )
     page, status = folder / PAGE, status_of(planned, folder)
     report = str(page) if page.is_file() else None
     if as_json:
@@ -129,7 +196,11 @@ def run_study(
         raise typer.Exit(INCOMPLETE)
     if status.count("done") < n:
         failed = [run for run in status.runs if run.state == "failed"]
-        first = f"{len(failed)} of {n} runs failed; the first, {failed[0].name}: {failed[0].error}" if failed else ""
+        first = (
+            f"{len(failed)} of {n} runs failed; the first, {failed[0].name}: {failed[0].error}"
+            if failed
+            else ""
+        )
         say(f"error: {first or status.line}")
         raise typer.Exit(2)
 
@@ -146,13 +217,19 @@ def show_status(study: _File = None, out: _Out = None, as_json: AsJson = False) 
     width = max(len(run.name) for run in status.runs)
     emit_text(status.line + ("; a process is working on it" if status.running else ""))
     for run in status.runs:
-        steps = f"{run.steps} step{'s' * (run.steps != 1)}" if run.steps and run.state != "done" else ""
+        steps = (
+            f"{run.steps} step{'s' * (run.steps != 1)}"
+            if run.steps and run.state != "done"
+            else ""
+        )
         more = "; ".join(part for part in (steps, run.error or "") if part)
         emit_text(f"  {run.name:<{width}}  {run.state:<7}  {more}".rstrip())
 
 
 @study.command("report", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][2:]))
-def report_study(study: _File = None, out: _Out = None, quiet: Quiet = False, as_json: AsJson = False) -> None:
+def report_study(
+    study: _File = None, out: _Out = None, quiet: Quiet = False, as_json: AsJson = False
+) -> None:
     """Write the page that compares all runs that are done."""
     planned, source, folder = _open_study(study, out)
 
@@ -174,8 +251,14 @@ def _open_study(study: Path | None, out: str | None) -> "tuple[Study, Path, Path
     if study is not None and study.is_dir() and out is None:
         study, out = None, str(study)
     if out is None:
-        what = "No study is named" if study is None else f"{str(study)!r} is not the folder of a study"
-        raise UserError(f"{what}; name its file and its folder: {study or 'STUDY.toml'} --out DIR")
+        what = (
+            "No study is named"
+            if study is None
+            else f"{str(study)!r} is not the folder of a study"
+        )
+        raise UserError(
+            f"{what}; name its file and its folder: {study or 'STUDY.toml'} --out DIR"
+        )
     folder = named_folder(out)
     if study is None:
         return study_in(folder), folder / FILE, folder

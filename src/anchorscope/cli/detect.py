@@ -29,8 +29,23 @@ from anchorscope.cli.help import (
 )
 from anchorscope.cli.inspect import has_screen
 from anchorscope.cli.run import RECIPE_FIELDS, given_options, recipe_parameter
-from anchorscope.cli.terminal import NOTHING_KEPT, emit_json, listener, loading, page, print_rows, short, user_errors
-from anchorscope.detectors.bundle_files import DEMO, bundle_files, card_rows, checked_record, write_folder
+from anchorscope.cli.terminal import (
+    NOTHING_KEPT,
+    emit_json,
+    listener,
+    loading,
+    page,
+    print_rows,
+    short,
+    user_errors,
+)
+from anchorscope.detectors.bundle_files import (
+    DEMO,
+    bundle_files,
+    card_rows,
+    checked_record,
+    write_folder,
+)
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.options import DATA, RUNNING, option_of, split_list
@@ -44,26 +59,59 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "fit": (
-        ("a detector for your model and your questions", "anchorscope fit --model OWNER/NAME --dataset questions.csv"),
-        ("score with it", 'anchorscope score --detector runs/d/detectors/bundles/auto "Who wrote Emma?"'),
+        (
+            "a detector for your model and your questions",
+            "anchorscope fit --model OWNER/NAME --dataset questions.csv",
+        ),
+        (
+            "score with it",
+            'anchorscope score --detector runs/d/detectors/bundles/auto "Who wrote Emma?"',
+        ),
     ),
     "detect": (
         ("every detector, compared on a finished run", "anchorscope detect runs/demo"),
-        ("several runs of one model: also on each other's data", "anchorscope detect runs/a runs/b --out runs/ab"),
+        (
+            "several runs of one model: also on each other's data",
+            "anchorscope detect runs/a runs/b --out runs/ab",
+        ),
     ),
     "score": (
-        ("nothing at hand but the embedded model", 'anchorscope score --demo "What is the capital of France?"'),
-        ("questions; the model answers them", 'anchorscope score --detector BUNDLE "Who wrote Emma?" "Who is Zola?"'),
-        ("a file of them", "anchorscope score --detector BUNDLE answers.csv --out scored.csv"),
-        ("one question a line from another program", "cat questions.txt | anchorscope score --detector BUNDLE -"),
+        (
+            "nothing at hand but the embedded model",
+            'anchorscope score --demo "What is the capital of France?"',
+        ),
+        (
+            "questions; the model answers them",
+            'anchorscope score --detector BUNDLE "Who wrote Emma?" "Who is Zola?"',
+        ),
+        (
+            "a file of them",
+            "anchorscope score --detector BUNDLE answers.csv --out scored.csv",
+        ),
+        (
+            "one question a line from another program",
+            "cat questions.txt | anchorscope score --detector BUNDLE -",
+        ),
     ),
     "detector": (
-        ("what it was trained on, how good it is", "anchorscope detector card runs/demo/detectors/bundles/auto"),
-        ("one vector for a server that can read states", "anchorscope detector export BUNDLE --out probe"),
+        (
+            "what it was trained on, how good it is",
+            "anchorscope detector card runs/demo/detectors/bundles/auto",
+        ),
+        (
+            "one vector for a server that can read states",
+            "anchorscope detector export BUNDLE --out probe",
+        ),
     ),
     "serve": (
-        ("a detector on this machine", "anchorscope serve runs/demo/detectors/bundles/auto"),
-        ("for other machines: keys are a must", "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt"),
+        (
+            "a detector on this machine",
+            "anchorscope serve runs/demo/detectors/bundles/auto",
+        ),
+        (
+            "for other machines: keys are a must",
+            "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt",
+        ),
     ),
 }
 VERDICTS = {
@@ -74,9 +122,22 @@ VERDICTS = {
 """Verdicts as a person reads them."""
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 """What the extra `serve` brings."""
-_what, _door, _limits = in_panel("Detectors and model"), in_panel("Who may ask"), in_panel("Limits")
-_detectors, _stats, _scored = in_panel("Detectors"), in_panel("Statistics"), in_panel("Detector and answers")
-_NAMES = ", ".join([*(name for name, entry in OWN_DETECTORS.items() if entry.variant_of is None), *DETECTORS.plugins])
+_what, _door, _limits = (
+    in_panel("Detectors and model"),
+    in_panel("Who may ask"),
+    in_panel("Limits"),
+)
+_detectors, _stats, _scored = (
+    in_panel("Detectors"),
+    in_panel("Statistics"),
+    in_panel("Detector and answers"),
+)
+_NAMES = ", ".join(
+    [
+        *(name for name, entry in OWN_DETECTORS.items() if entry.variant_of is None),
+        *DETECTORS.plugins,
+    ]
+)
 _COMPARED_HELP = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES_HELP = (
     "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence and auto those "
@@ -86,7 +147,10 @@ _RISK_HELP = (
     "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads. Where "
     "not given, the leading one accepts the best 30 % of the training answers, at the risk measured on them."
 )
-_FOLDS_HELP, _SEEDS_HELP = "Outer folds.", "Fold seeds: everything is fitted again for each."
+_FOLDS_HELP, _SEEDS_HELP = (
+    "Outer folds.",
+    "Fold seeds: everything is fitted again for each.",
+)
 _TOSSES_HELP = "Fits on permuted labels, the control that must give 0.5."
 _SHOWN, _LONG = 40, 60
 
@@ -94,21 +158,36 @@ _SHOWN, _LONG = 40, 60
 def detect(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN", help="Finished runs of one model; a run under another prompt is a target."),
+        typer.Argument(
+            metavar="RUN",
+            help="Finished runs of one model; a run under another prompt is a target.",
+        ),
     ],
     out: Annotated[
-        str | None, output(help="The folder for tables, figures, bundles and the page. Default: RUN/detectors.")
+        str | None,
+        output(
+            help="The folder for tables, figures, bundles and the page. Default: RUN/detectors."
+        ),
     ] = None,
     detectors: Annotated[str, _detectors(help=_COMPARED_HELP)] = "",
-    bundles: Annotated[str | None, _detectors(help=_BUNDLES_HELP, show_default=False)] = None,
+    bundles: Annotated[
+        str | None, _detectors(help=_BUNDLES_HELP, show_default=False)
+    ] = None,
     folds: Annotated[int, _stats(help=_FOLDS_HELP)] = 5,
     seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
     tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
-    resamples: Annotated[int, _stats(help="Bootstrap resamples behind every interval.")] = 1000,
+    resamples: Annotated[
+        int, _stats(help="Bootstrap resamples behind every interval.")
+    ] = 1000,
     risk: Annotated[str, _stats(help=_RISK_HELP)] = "",
     seed: Annotated[int, _stats(help="Seed of every draw.")] = 0,
-    device: Annotated[str, running(help="auto, cpu, cuda or cuda:N: where detectors are fitted.")] = "auto",
-    fresh: Annotated[bool, running("--fresh", help="Fit again what was fitted from the same runs before.")] = False,
+    device: Annotated[
+        str, running(help="auto, cpu, cuda or cuda:N: where detectors are fitted.")
+    ] = "auto",
+    fresh: Annotated[
+        bool,
+        running("--fresh", help="Fit again what was fitted from the same runs before."),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -122,14 +201,20 @@ def detect(
         open_runs(runs)  # mistakes are reported before torch is imported
         with loading("torch", quiet):
             from anchorscope.detecting.detect import detect as detect_runs
-        _show_detection(detect_runs(runs, out=folder, progress=listener(quiet), **vars(options)), quiet, as_json)
+        _show_detection(
+            detect_runs(runs, out=folder, progress=listener(quiet), **vars(options)),
+            quiet,
+            as_json,
+        )
 
 
 def _read_risks(text: str) -> tuple[float, ...]:
     try:
         return tuple(map(float, split_list(text)))
     except ValueError:
-        raise UserError(f"--risk is {text!r}; give shares between 0 and 1 with commas, like 0.1,0.2.") from None
+        raise UserError(
+            f"--risk is {text!r}; give shares between 0 and 1 with commas, like 0.1,0.2."
+        ) from None
 
 
 def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
@@ -138,30 +223,54 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
     for warning in manifest["warnings"]:
         say(f"warning: {warning}", quiet)
     if as_json:
-        return emit_json({"out": str(made.path), **{name: manifest[name] for name in manifest if name != "sha256"}})
+        return emit_json(
+            {
+                "out": str(made.path),
+                **{name: manifest[name] for name in manifest if name != "sha256"},
+            }
+        )
     if quiet:
         return
     saved, recommended = manifest["saved"], manifest["recommended"]
-    rows = [("saved detector", "AUROC (95 % interval)", "accepted at risk", "extra passes")]
+    rows = [
+        ("saved detector", "AUROC (95 % interval)", "accepted at risk", "extra passes")
+    ]
     for name in sorted(saved, key=lambda name: name != recommended):
         areas = [
-            f"{value:.3f} [{low:.3f}, {high:.3f}]" + f" {dataset}" * (len(saved[name]["auroc"]) > 1)
+            f"{value:.3f} [{low:.3f}, {high:.3f}]"
+            + f" {dataset}" * (len(saved[name]["auroc"]) > 1)
             for dataset, (value, low, high) in saved[name]["auroc"].items()
         ]
         accepted = _describe_thresholds(saved[name]["thresholds"])
-        rows.append((name, ", ".join(areas) or "not compared", accepted, str(saved[name]["passes"])))
+        rows.append(
+            (
+                name,
+                ", ".join(areas) or "not compared",
+                accepted,
+                str(saved[name]["passes"]),
+            )
+        )
     say(f"\n{manifest['answer']}\n")
     print_rows(rows if len(rows) > 1 else [("no detector was saved",)])
     say(f"\nreport: {made.path / 'report.html'}")
     if made.recommended is not None:
-        say(f'score with it: anchorscope score --detector {shlex.quote(str(made.recommended))} "QUESTION"')
+        say(
+            f'score with it: anchorscope score --detector {shlex.quote(str(made.recommended))} "QUESTION"'
+        )
 
 
 def _describe_thresholds(thresholds: Sequence[Mapping[str, Any]]) -> str:
-    reached = sorted((row["risk"], row["coverage"]) for row in thresholds if row["probability"] is not None)
+    reached = sorted(
+        (row["risk"], row["coverage"])
+        for row in thresholds
+        if row["probability"] is not None
+    )
     if not thresholds:
         return "not measured"
-    return ", ".join(f"{coverage:.0%} at {risk:.0%}" for risk, coverage in reached) or "none at any risk"
+    return (
+        ", ".join(f"{coverage:.0%} at {risk:.0%}" for risk, coverage in reached)
+        or "none at any risk"
+    )
 
 
 _FIT_FIELDS = [
@@ -176,22 +285,32 @@ _FIT_FIELDS = [
 @with_options(map(recipe_parameter, _FIT_FIELDS))
 def fit(
     detectors: Annotated[
-        str, _detectors(help="Detectors to compare, with commas; where not given, those that read one pass.")
+        str,
+        _detectors(
+            help="Detectors to compare, with commas; where not given, those that read one pass."
+        ),
     ] = "",
-    bundles: Annotated[str | None, _detectors(help=_BUNDLES_HELP, show_default=False)] = None,
+    bundles: Annotated[
+        str | None, _detectors(help=_BUNDLES_HELP, show_default=False)
+    ] = None,
     risk: Annotated[str, _detectors(help=_RISK_HELP)] = "",
     seeds: Annotated[int, _stats(help=_SEEDS_HELP)] = 5,
     tosses: Annotated[int, _stats(help=_TOSSES_HELP)] = 20,
     executor: Executor = None,
     workers: Workers = None,
     out: Annotated[
-        str | None, output(help="The run folder; detectors are in its folder detectors. Default: runs/MODEL-DATASETS.")
+        str | None,
+        output(
+            help="The run folder; detectors are in its folder detectors. Default: runs/MODEL-DATASETS."
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
-    from anchorscope.detecting.inputs import fit_options  # only here: help has to come at once
+    from anchorscope.detecting.inputs import (
+        fit_options,
+    )  # only here: help has to come at once
 
     choice, given = choose(executor, workers), given_options(options)
     chosen, of_run = fit_options(
@@ -204,7 +323,10 @@ def fit(
     )
     recipe = make_recipe(of_run | given)
     folder = default_folder(recipe) if out is None else named_folder(out)
-    say(f"anchorscope: detectors for {recipe.model} from {', '.join(recipe.datasets)} into {folder}", quiet)
+    say(
+        f"anchorscope: detectors for {recipe.model} from {', '.join(recipe.datasets)} into {folder}",
+        quiet,
+    )
     check_inputs(recipe, choice.kind == "ray")
     with loading("torch", quiet):
         from anchorscope.detecting.detect import detect as detect_runs
@@ -212,10 +334,14 @@ def fit(
 
     progress = listener(quiet)
     run_recipe(recipe, folder, progress=progress, choice=choice, for_detectors=True)
-    _show_detection(detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json)
+    _show_detection(
+        detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json
+    )
 
 
-@with_options(map(recipe_parameter, ("columns", "on_bad_row", "large_files", "device")), after=7)
+@with_options(
+    map(recipe_parameter, ("columns", "on_bad_row", "large_files", "device")), after=7
+)
 def score(
     what: Annotated[
         list[str],
@@ -226,46 +352,85 @@ def score(
         ),
     ],
     detector: Annotated[
-        Path | None, _scored(help="The bundle: a folder that anchorscope fit or detect has written.")
+        Path | None,
+        _scored(
+            help="The bundle: a folder that anchorscope fit or detect has written."
+        ),
     ] = None,
-    demo: Annotated[bool, _scored("--demo", help="The detector that comes along, for the embedded model.")] = False,
-    answer: Annotated[str | None, _scored(help="The answer to a single question; else the model answers.")] = None,
+    demo: Annotated[
+        bool,
+        _scored(
+            "--demo", help="The detector that comes along, for the embedded model."
+        ),
+    ] = False,
+    answer: Annotated[
+        str | None,
+        _scored(help="The answer to a single question; else the model answers."),
+    ] = None,
     model: Annotated[
-        str | None, _scored(help="Where the detector's model is, if not where it was in training.")
+        str | None,
+        _scored(help="Where the detector's model is, if not where it was in training."),
     ] = None,
     risk: Annotated[
         float | None,
-        _scored(help="The share of wrong answers among accepted ones; one that the detector was trained for."),
+        _scored(
+            help="The share of wrong answers among accepted ones; one that the detector was trained for."
+        ),
     ] = None,
     generate: Annotated[
-        bool, _scored("--generate/--no-generate", help="Whether the model may answer what has no answer.")
+        bool,
+        _scored(
+            "--generate/--no-generate",
+            help="Whether the model may answer what has no answer.",
+        ),
     ] = True,
-    out: Annotated[Path | None, output(help="Write the rows to FILE.csv, .parquet or .jsonl.")] = None,
+    out: Annotated[
+        Path | None, output(help="Write the rows to FILE.csv, .parquet or .jsonl.")
+    ] = None,
     context: Annotated[
         str | None,
-        _scored(metavar="FILE|TEXT", help="A passage before every question that has none; adds context_used."),
+        _scored(
+            metavar="FILE|TEXT",
+            help="A passage before every question that has none; adds context_used.",
+        ),
     ] = None,
-    dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
+    dtype: Annotated[
+        str, running(help="Precision of the model; auto is that of the training.")
+    ] = "auto",
     batch_tokens: Annotated[
-        int | None, running(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
+        int | None,
+        running(
+            min=1,
+            max=MOST_BATCH_TOKENS,
+            help="Tokens run together; found where not given.",
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
     **options: Any,
 ) -> None:
-    from anchorscope.detecting.score import score as score_all  # only here: help has to come at once
+    from anchorscope.detecting.score import (
+        score as score_all,
+    )  # only here: help has to come at once
 
     if demo == (detector is not None):
         raise UserError(
             "Name a detector with --detector BUNDLE, or take the one that comes along with --demo: one of the two. "
             "anchorscope fit makes one for your model."
         )
-    given = given_options(options) | {"dtype": dtype, "batch_tokens": batch_tokens, "out": out, "context": context}
+    given = given_options(options) | {
+        "dtype": dtype,
+        "batch_tokens": batch_tokens,
+        "out": out,
+        "context": context,
+    }
     given |= {"answer": answer, "model": model, "generate": generate, "risk": risk}
     # Threads that wait for work sleep: products are small, and spinning cost a third of the CPU time on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with user_errors(stopped=NOTHING_KEPT):
-        scored = score_all(detector or DEMO, what, listener(quiet), loading("torch", quiet), **given)
+        scored = score_all(
+            detector or DEMO, what, listener(quiet), loading("torch", quiet), **given
+        )
     if as_json:
         return emit_json(scored.record() | ({} if out is None else {"out": str(out)}))
     if not quiet or out is None:
@@ -281,7 +446,11 @@ def _describe_use(use: dict[str, Any]) -> str:
     if use["context_used"] is None:
         return ""
     which = f" {use['passage']}" if use["passage"] else ""
-    likely = "" if use["context_probability"] is None else f", {use['context_probability']:.0%} likely followed"
+    likely = (
+        ""
+        if use["context_probability"] is None
+        else f", {use['context_probability']:.0%} likely followed"
+    )
     return f"passage{which} {use['context_used']:.0%} used{likely}"
 
 
@@ -295,10 +464,14 @@ def _show_scores(scored: "Scored") -> None:
         for index, row in enumerate(scored.scores[:_SHOWN]):
             table.add_row(
                 VERDICTS[row.verdict],
-                "" if row.truth_probability is None else f"{row.truth_probability:.0%} true",
+                ""
+                if row.truth_probability is None
+                else f"{row.truth_probability:.0%} true",
                 f"{short(row.question, _LONG)} → {short(row.answer, _LONG) or 'nothing'}",
                 _describe_use(scored.uses[index]) if scored.uses else "",
-                harmless("; ".join(text for text in row.warnings if text not in shared)),
+                harmless(
+                    "; ".join(text for text in row.warnings if text not in shared)
+                ),
             )
         console.print(table)
     if n > _SHOWN:
@@ -306,15 +479,24 @@ def _show_scores(scored: "Scored") -> None:
     for text in shared:
         say(f"warning: {text}")
     if scored.uses and scored.trained.context_use is None:
-        say("context_used is a share, not a probability: this detector's runs do not show which answers followed one")
+        say(
+            "context_used is a share, not a probability: this detector's runs do not show which answers followed one"
+        )
     if n > 1:
         counts = Counter(row.verdict for row in scored.scores)
-        verdicts = ", ".join(f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict])
+        verdicts = ", ".join(
+            f"{counts[verdict]:,} {verdict}" for verdict in VERDICTS if counts[verdict]
+        )
         say(f"{n:,} answers in {scored.seconds:.1f} s: {verdicts}")
 
 
 detector = typer.Typer()
-_Bundle = Annotated[Path, typer.Argument(metavar="BUNDLE", help="The folder that anchorscope detect has written.")]
+_Bundle = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BUNDLE", help="The folder that anchorscope detect has written."
+    ),
+]
 
 
 @detector.command("card", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][:1]))
@@ -326,7 +508,9 @@ def show_card(bundle: _Bundle) -> None:
 @detector.command("export", cls=PlainCommand, epilog=in_help(EXAMPLES["detector"][1:2]))
 def export(
     bundle: _Bundle,
-    out: Annotated[Path, output(help="The folder for probe.safetensors and probe.json.")],
+    out: Annotated[
+        Path, output(help="The folder for probe.safetensors and probe.json.")
+    ],
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -347,63 +531,136 @@ def export(
 def serve(
     bundles: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="BUNDLE", help="Folders that anchorscope detect has written, all of one model."),
+        typer.Argument(
+            metavar="BUNDLE",
+            help="Folders that anchorscope detect has written, all of one model.",
+        ),
     ] = None,
-    demo: Annotated[bool, _what("--demo", help="The embedded model and the detector that comes along.")] = False,
-    model: Annotated[str | None, _what(help="Where the detectors' model is, if not where it was in training.")] = None,
-    device: Annotated[str, running(help="auto, cpu, cuda, cuda:N or balanced.")] = "auto",
-    dtype: Annotated[str, running(help="Precision of the model; auto is that of the training.")] = "auto",
+    demo: Annotated[
+        bool,
+        _what("--demo", help="The embedded model and the detector that comes along."),
+    ] = False,
+    model: Annotated[
+        str | None,
+        _what(help="Where the detectors' model is, if not where it was in training."),
+    ] = None,
+    device: Annotated[
+        str, running(help="auto, cpu, cuda, cuda:N or balanced.")
+    ] = "auto",
+    dtype: Annotated[
+        str, running(help="Precision of the model; auto is that of the training.")
+    ] = "auto",
     threads: Annotated[
-        int | None, running(min=1, max=1024, help="Cores for each process's model; 1 on the CPU by default.")
+        int | None,
+        running(
+            min=1,
+            max=1024,
+            help="Cores for each process's model; 1 on the CPU by default.",
+        ),
     ] = None,
     processes: Annotated[
-        int, running(min=1, max=64, help="Processes that answer on the port, each with its own copy of the model.")
+        int,
+        running(
+            min=1,
+            max=64,
+            help="Processes that answer on the port, each with its own copy of the model.",
+        ),
     ] = 1,
-    host: Annotated[str, _door(help="The address to listen on; any but this machine's own needs keys.")] = "127.0.0.1",
-    port: Annotated[int, _door(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
+    host: Annotated[
+        str,
+        _door(help="The address to listen on; any but this machine's own needs keys."),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, _door(min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = 8642,
     keys_file: Annotated[
-        Path | None, _door(metavar="FILE", help="Keys, one a line: requests need one (Authorization: Bearer KEY).")
+        Path | None,
+        _door(
+            metavar="FILE",
+            help="Keys, one a line: requests need one (Authorization: Bearer KEY).",
+        ),
     ] = None,
-    max_answer_tokens: Annotated[int, _limits(min=1, help="Tokens that the model writes for a request.")] = 512,
+    max_answer_tokens: Annotated[
+        int, _limits(min=1, help="Tokens that the model writes for a request.")
+    ] = 512,
     queue_seconds: Annotated[
-        float, _limits(min=0.1, help="Seconds that a request waits for its turn before it is refused (429).")
+        float,
+        _limits(
+            min=0.1,
+            help="Seconds that a request waits for its turn before it is refused (429).",
+        ),
     ] = 3.0,
     batch_tokens: Annotated[
-        int | None, _limits(min=1, max=MOST_BATCH_TOKENS, help="Tokens run together; found where not given.")
+        int | None,
+        _limits(
+            min=1,
+            max=MOST_BATCH_TOKENS,
+            help="Tokens run together; found where not given.",
+        ),
     ] = None,
-    deadline: Annotated[float, _limits(min=0.1, help="Seconds until an answer has to be there.")] = 60.0,
-    open_browser: Annotated[bool, output("--open", help="Open the page in the browser once it is ready.")] = False,
+    deadline: Annotated[
+        float, _limits(min=0.1, help="Seconds until an answer has to be there.")
+    ] = 60.0,
+    open_browser: Annotated[
+        bool, output("--open", help="Open the page in the browser once it is ready.")
+    ] = False,
     log_file: Annotated[
-        Path | None, output(metavar="FILE", help="One line per request goes there, not to the terminal.")
+        Path | None,
+        output(
+            metavar="FILE", help="One line per request goes there, not to the terminal."
+        ),
     ] = None,
-    log_text: Annotated[bool, output("--log-text", help="The log may hold what users wrote.")] = False,
+    log_text: Annotated[
+        bool, output("--log-text", help="The log may hold what users wrote.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f'anchorscope serve needs {missing[0]}; install it with: pip install "anchorscope[serve]"')
+        raise UserError(
+            f'anchorscope serve needs {missing[0]}; install it with: pip install "anchorscope[serve]"'
+        )
     if bool(bundles) == demo:
-        raise UserError("Give the bundles to serve, or --demo for the one that comes along: one of the two.")
+        raise UserError(
+            "Give the bundles to serve, or --demo for the one that comes along: one of the two."
+        )
 
     for bundle in bundles or ():
         checked_record(bundle_files(bundle), str(bundle))
-    from anchorscope.serve.processes import SHARED_PORT, address_of, end_with_parent, listen, reserve, serve_together
+    from anchorscope.serve.processes import (
+        SHARED_PORT,
+        address_of,
+        end_with_parent,
+        listen,
+        reserve,
+        serve_together,
+    )
 
     def report_ready(record: dict[str, Any]) -> None:
         if as_json:
             emit_json(record)
         else:
-            say(f"{', '.join(record['detectors'])} on {record['model']}: {record['url']}  (Ctrl-C ends)", quiet)
+            say(
+                f"{', '.join(record['detectors'])} on {record['model']}: {record['url']}  (Ctrl-C ends)",
+                quiet,
+            )
         if open_browser and has_screen():
             webbrowser.open(record["url"])
 
     if SHARED_PORT:
-        port, as_json, open_browser = SHARED_PORT, True, False  # the parent reads the object
+        port, as_json, open_browser = (
+            SHARED_PORT,
+            True,
+            False,
+        )  # the parent reads the object
         threading.Thread(target=end_with_parent, daemon=True).start()
     elif processes > 1:
         with user_errors(stopped="stopped"), reserve(host, port) as bound:
-            say(f"starting {processes} processes; {address_of(bound)} answers when they are ready", quiet or as_json)
+            say(
+                f"starting {processes} processes; {address_of(bound)} answers when they are ready",
+                quiet or as_json,
+            )
             raise SystemExit(serve_together(bound, processes, report_ready))
     with loading("torch", quiet or as_json):
         from anchorscope.serve.guard import Keys, is_loopback, read_keys, refuse_no_keys
@@ -412,19 +669,36 @@ def serve(
         from anchorscope.serve.service import DEMO, Limits, make_service
 
     limits = Limits(
-        answer_tokens=max_answer_tokens, queue_seconds=queue_seconds, batch_tokens=batch_tokens, deadline=deadline
+        answer_tokens=max_answer_tokens,
+        queue_seconds=queue_seconds,
+        batch_tokens=batch_tokens,
+        deadline=deadline,
     )
     with user_errors(stopped="stopped"):
         keys = Keys() if keys_file is None else read_keys(keys_file)
         refuse_no_keys(host, keys)
         log = ServiceLog(log_file, quiet=quiet, with_text=log_text)
         folders = [DEMO] if demo else bundles or []
-        service = make_service(folders, limits, log, model=model, device=device, dtype=dtype, cores=threads)
+        service = make_service(
+            folders, limits, log, model=model, device=device, dtype=dtype, cores=threads
+        )
         with listen(host, port) as bound:
             address = address_of(bound)
-            say(f"loading {service.model}; {address} answers when it is ready", quiet or as_json)
-            record = {"url": address, "model": service.model, "detectors": list(service.trained)}
-            server = ServiceServer(service, keys, not is_loopback(host), on_ready=lambda: report_ready(record))
+            say(
+                f"loading {service.model}; {address} answers when it is ready",
+                quiet or as_json,
+            )
+            record = {
+                "url": address,
+                "model": service.model,
+                "detectors": list(service.trained),
+            }
+            server = ServiceServer(
+                service,
+                keys,
+                not is_loopback(host),
+                on_ready=lambda: report_ready(record),
+            )
             ended = run_server(server, bound)
     if not ended:  # the model is in the middle of a long pass, and nobody waits for it
         sys.stdout.flush()

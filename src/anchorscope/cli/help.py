@@ -27,17 +27,25 @@ _EXECUTOR_HELP = (
     "bytes whichever it is. Default: local, and ray with --workers."
 )
 Executor = Annotated[str | None, running(help=_EXECUTOR_HELP)]
-Workers = Annotated[int | None, running(help="Number of workers, on Ray. Default: as many as there is room for.")]
+Workers = Annotated[
+    int | None,
+    running(help="Number of workers, on Ray. Default: as many as there is room for."),
+]
 
 
 def parameter(name: str, kind: Any, default: Any, option: Any) -> inspect.Parameter:
     """A parameter of a command that is made from a table."""
     return inspect.Parameter(
-        name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=Annotated[kind, option]
+        name,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=default,
+        annotation=Annotated[kind, option],
     )
 
 
-def with_options(parameters: Iterable[inspect.Parameter], after: int = 0) -> Callable[[Callable[..., None]], Any]:
+def with_options(
+    parameters: Iterable[inspect.Parameter], after: int = 0
+) -> Callable[[Callable[..., None]], Any]:
     """Replaces a command's `**options` by these parameters, after the first few of its own."""
 
     def change(command: Callable[..., None]) -> Callable[..., None]:
@@ -76,7 +84,12 @@ def in_help(examples: Sequence[tuple[str, str]]) -> str | None:
     """Pairs of purpose and command, for the end of a help page."""
     pairs = [
         # Typer reads brackets as markup.
-        "\n".join([*([f"[dim]# {purpose}[/dim]"] if purpose else []), command.replace("[", r"\[")])
+        "\n".join(
+            [
+                *([f"[dim]# {purpose}[/dim]"] if purpose else []),
+                command.replace("[", r"\["),
+            ]
+        )
         for purpose, command in examples
     ]
     return "\n\n".join(["Examples:", *pairs]) if pairs else None

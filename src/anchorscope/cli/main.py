@@ -23,24 +23,92 @@ from anchorscope.errors import STANDARD_OUTPUT, shorten
 
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-_FIRST, _FURTHER, _CHECKS = "Start here", "Go on from finished runs", "Check the instrument"
+_FIRST, _FURTHER, _CHECKS = (
+    "Start here",
+    "Go on from finished runs",
+    "Check the instrument",
+)
 COMMANDS = {
-    "models": ("inspect", _FIRST, "Show what can be loaded here and how to get the rest."),
-    "data": ("inspect", _FIRST, "Show what is in a question file: format, rows, bad rows, answers, repeats, examples."),
-    "run": ("run", _FIRST, "Measure where a model's sense of truth comes from: the question or the answer."),
-    "fit": ("detect", _FIRST, "Make a hallucination detector for a model: ask, grade, fit, compare, save the best."),
-    "view": ("inspect", _FIRST, "List runs with their answer cards in the browser, and open their reports."),
-    "show": ("inspect", _FIRST, "Show what a finished run found, or one of its items with what every cut did to it."),
-    "compare": ("compare", _FURTHER, "Put finished runs side by side, and say what changes with the size of models."),
-    "study": ("compare", _FURTHER, "Run models × datasets × prompts × seeds as one job, and compare all of it."),
-    "detect": ("detect", _FURTHER, "Fit and compare hallucination detectors on finished runs."),
-    "score": ("detect", _FURTHER, "Say how probable it is that answers are true, and which to accept."),
-    "detector": ("detect", _FURTHER, "Show the card of a saved detector, export it as one vector, or publish it."),
-    "serve": ("detect", _FURTHER, "Serve detectors over HTTP: scores, chats with scores, and a page to try them."),
-    "verify": ("inspect", _CHECKS, "Check every file of a run by size and sha256. Exit code 0: all whole; 2: damaged."),
-    "plugins": ("inspect", _CHECKS, "List what other packages add to anchorscope, and whether it can be used."),
-    "validate": ("checks", _CHECKS, "Report how well every experiment finds pathways that were planted in a model."),
-    "bench": ("checks", _CHECKS, "Measure the same work done in several ways, and check that the results agree."),
+    "models": (
+        "inspect",
+        _FIRST,
+        "Show what can be loaded here and how to get the rest.",
+    ),
+    "data": (
+        "inspect",
+        _FIRST,
+        "Show what is in a question file: format, rows, bad rows, answers, repeats, examples.",
+    ),
+    "run": (
+        "run",
+        _FIRST,
+        "Measure where a model's sense of truth comes from: the question or the answer.",
+    ),
+    "fit": (
+        "detect",
+        _FIRST,
+        "Make a hallucination detector for a model: ask, grade, fit, compare, save the best.",
+    ),
+    "view": (
+        "inspect",
+        _FIRST,
+        "List runs with their answer cards in the browser, and open their reports.",
+    ),
+    "show": (
+        "inspect",
+        _FIRST,
+        "Show what a finished run found, or one of its items with what every cut did to it.",
+    ),
+    "compare": (
+        "compare",
+        _FURTHER,
+        "Put finished runs side by side, and say what changes with the size of models.",
+    ),
+    "study": (
+        "compare",
+        _FURTHER,
+        "Run models × datasets × prompts × seeds as one job, and compare all of it.",
+    ),
+    "detect": (
+        "detect",
+        _FURTHER,
+        "Fit and compare hallucination detectors on finished runs.",
+    ),
+    "score": (
+        "detect",
+        _FURTHER,
+        "Say how probable it is that answers are true, and which to accept.",
+    ),
+    "detector": (
+        "detect",
+        _FURTHER,
+        "Show the card of a saved detector, export it as one vector, or publish it.",
+    ),
+    "serve": (
+        "detect",
+        _FURTHER,
+        "Serve detectors over HTTP: scores, chats with scores, and a page to try them.",
+    ),
+    "verify": (
+        "inspect",
+        _CHECKS,
+        "Check every file of a run by size and sha256. Exit code 0: all whole; 2: damaged.",
+    ),
+    "plugins": (
+        "inspect",
+        _CHECKS,
+        "List what other packages add to anchorscope, and whether it can be used.",
+    ),
+    "validate": (
+        "checks",
+        _CHECKS,
+        "Report how well every experiment finds pathways that were planted in a model.",
+    ),
+    "bench": (
+        "checks",
+        _CHECKS,
+        "Measure the same work done in several ways, and check that the results agree.",
+    ),
 }
 """Module, panel and summary of every command, in the order in which a newcomer needs them."""
 
@@ -60,7 +128,9 @@ class Commands(Mapping[str, Any]):
         if isinstance(command, typer.Typer):
             holder.add_typer(command, name=name, no_args_is_help=True, **shown)
         else:
-            holder.command(name, cls=getattr(module, "RunCommand", PlainCommand), **shown)(command)
+            holder.command(
+                name, cls=getattr(module, "RunCommand", PlainCommand), **shown
+            )(command)
         return typer.main.get_group(holder).commands[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -90,17 +160,23 @@ class OneLineGroup(TyperGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         as_program = kwargs.pop("standalone_mode", True)
-        kwargs["standalone_mode"] = False  # click then raises usage errors instead of drawing them
+        kwargs["standalone_mode"] = (
+            False  # click then raises usage errors instead of drawing them
+        )
         if not as_program:
             return super().main(*args, **kwargs)
         with user_errors():
             try:
                 code = super().main(*args, **kwargs)
             except _UsageError as error:
-                if type(error).__name__ != "NoArgsIsHelpError":  # that one has shown the help already
+                if (
+                    type(error).__name__ != "NoArgsIsHelpError"
+                ):  # that one has shown the help already
                     say(_usage_line(error))
                 sys.exit(2)
-            except typer.Abort as stop:  # what click makes of a signal while it reads the command line
+            except (
+                typer.Abort
+            ) as stop:  # what click makes of a signal while it reads the command line
                 raise stop.__cause__ or KeyboardInterrupt from None
             sys.stdout.flush()  # a full disk is reported here
         sys.exit(code if isinstance(code, int) else 0)
@@ -118,12 +194,16 @@ def _usage_line(error: Any) -> str:
     hint = f" Did you mean {near[0]!r}?" if near and "Did you mean" not in text else ""
     where = f" See: {error.ctx.command_path} --help" if error.ctx is not None else ""
     line = shorten(" ".join(text.split()), 400)
-    return f"error: {line if line.endswith(('.', '?', '!')) else line + '.'}{hint}{where}"
+    return (
+        f"error: {line if line.endswith(('.', '?', '!')) else line + '.'}{hint}{where}"
+    )
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib import metadata  # only here: it takes a tenth of what help may take
+        from importlib import (
+            metadata,
+        )  # only here: it takes a tenth of what help may take
 
         try:
             number = metadata.version("anchorscope")
@@ -134,7 +214,10 @@ def _version(wanted: bool) -> None:
 
 
 EXAMPLES = (
-    ("fetch the embedded model, then measure it", "anchorscope models --install smollm2-135m"),
+    (
+        "fetch the embedded model, then measure it",
+        "anchorscope models --install smollm2-135m",
+    ),
     ("", "anchorscope run --limit 500 --out runs/demo"),
     ("look at what came out", "anchorscope view"),
 )
@@ -154,7 +237,13 @@ app = typer.Typer(
 @app.callback()
 def anchorscope(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_version,
+            is_eager=True,
+            help="Show the version and leave.",
+        ),
     ] = False,
 ) -> None:
     """Shows where a language model's sense of truth comes from: the question or the answer."""
@@ -189,13 +278,21 @@ def _guard_streams() -> None:
         elif before is getattr(sys, f"__{name}__"):
             raw = io.BufferedWriter(_Stream(number, "w", closefd=False))
             in_lines = number == 2 or before.isatty()
-            setattr(sys, name, io.TextIOWrapper(raw, before.encoding, "backslashreplace", line_buffering=in_lines))
+            setattr(
+                sys,
+                name,
+                io.TextIOWrapper(
+                    raw, before.encoding, "backslashreplace", line_buffering=in_lines
+                ),
+            )
 
 
 def main() -> None:
     signals.listen()
     _guard_streams()
-    os.environ["MPLBACKEND"] = "agg"  # figures go into files; a window's backend, or a misspelt one, has no part in it
+    os.environ["MPLBACKEND"] = (
+        "agg"  # figures go into files; a window's backend, or a misspelt one, has no part in it
+    )
     try:
         app(prog_name="anchorscope")
     finally:

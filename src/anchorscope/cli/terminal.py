@@ -17,7 +17,13 @@ from rich.table import Table
 from rich.text import Text
 
 from anchorscope.cli.signals import STOPPED
-from anchorscope.errors import STANDARD_OUTPUT, Incomplete, UserError, fault_in_words, system_fault
+from anchorscope.errors import (
+    STANDARD_OUTPUT,
+    Incomplete,
+    UserError,
+    fault_in_words,
+    system_fault,
+)
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen import ScreenProgress, clear_screen, console, harmless, say
 
@@ -31,7 +37,12 @@ _NOBODY_READS = 141  # what a shell reports of a command whose reader (head, les
 
 def emit_json(record: Mapping[str, Any]) -> None:
     """The JSON object on standard output; NaN becomes null."""
-    text = json.dumps(record, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
+    text = json.dumps(
+        record,
+        default=lambda value: (
+            value.tolist() if hasattr(value, "tolist") else str(value)
+        ),
+    )
     sys.stdout.write(json.dumps(json.loads(text, parse_constant=lambda _: None)) + "\n")
     sys.stdout.flush()
 
@@ -64,13 +75,25 @@ def record_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _format_value(value: Any) -> str:
     if isinstance(value, Mapping):
-        parts = [f"{name} {_format_value(number)}" for name, number in value.items() if number]
-        return ", ".join(parts[:_PARTS]) + (f" and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else "")
+        parts = [
+            f"{name} {_format_value(number)}"
+            for name, number in value.items()
+            if number
+        ]
+        return ", ".join(parts[:_PARTS]) + (
+            f" and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
+        )
     if isinstance(value, tuple):
         return " | ".join(map(_format_value, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
 
 
 def print_rows(rows: Iterable[tuple[str, ...]]) -> None:
@@ -92,7 +115,11 @@ def loading(library: str, quiet: bool = False) -> Iterator[None]:
     if library in sys.modules:
         yield
         return
-    with console.status(f"loading {library}") if console.is_terminal and not quiet else nullcontext():
+    with (
+        console.status(f"loading {library}")
+        if console.is_terminal and not quiet
+        else nullcontext()
+    ):
         if not console.is_terminal:
             say(f"loading {library}", quiet)
         gc.disable()  # a third of the time would go into searching a million new objects for garbage
@@ -130,5 +157,8 @@ def user_errors(stopped: str = STOPPED) -> Iterator[None]:
         if of_output and fault.errno == errno.EPIPE:
             raise SystemExit(_NOBODY_READS) from None
         then = "" if of_output else stopped.partition("; ")[2]
-        say(f"error: {fault_in_words(fault)}" + (f" {then[0].upper()}{then[1:]}." if then else ""))
+        say(
+            f"error: {fault_in_words(fault)}"
+            + (f" {then[0].upper()}{then[1:]}." if then else "")
+        )
         raise SystemExit(2) from None

@@ -9,15 +9,23 @@ from anchorscope.errors import unknown
 from anchorscope.options import Rule, flag, option_of, refuse
 from anchorscope.recipe import Recipe
 
-OPTIONS: dict[str, Rule] = {name: option_of(field).compared for name, field in Recipe.model_fields.items()}
+OPTIONS: dict[str, Rule] = {
+    name: option_of(field).compared for name, field in Recipe.model_fields.items()
+}
 """Every option of a run, as its field in `Recipe` says."""
 
 FOUND: dict[str, Rule] = {
-    "datasets": refuse("the runs have no dataset in common, so nothing is measured on the same questions"),
+    "datasets": refuse(
+        "the runs have no dataset in common, so nothing is measured on the same questions"
+    ),
     "some-datasets": flag("checks across models use only what all runs have"),
     "questions": flag("part of a difference may come from the questions"),
-    "random-weights": flag("such a model knows nothing: its chart is noise, and it is left out of every trend"),
-    "same-results": flag("one is a copy of the other, or an exact repetition: they are no independent evidence"),
+    "random-weights": flag(
+        "such a model knows nothing: its chart is noise, and it is left out of every trend"
+    ),
+    "same-results": flag(
+        "one is a copy of the other, or an exact repetition: they are no independent evidence"
+    ),
     "versions": flag("numbers may differ for that reason alone"),
 }
 """What is found in the results themselves and not in the recipes."""

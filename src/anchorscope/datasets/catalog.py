@@ -29,7 +29,14 @@ from anchorscope.datasets.formats import (
     recognise_format,
     scores_of,
 )
-from anchorscope.datasets.question import Question, Row, Unusable, check_known, mapped, question_from_row
+from anchorscope.datasets.question import (
+    Question,
+    Row,
+    Unusable,
+    check_known,
+    mapped,
+    question_from_row,
+)
 from anchorscope.datasets.relations import load_atlas, load_passages
 from anchorscope.datasets.text import small_hash
 from anchorscope.errors import UserError, shortened, unknown
@@ -49,14 +56,18 @@ class HubSource:
     heavy: Sequence[str] = ()
 
 
-_TABLE = tomllib.loads((files("anchorscope.datasets") / "hub.toml").read_text(encoding="utf-8"))
+_TABLE = tomllib.loads(
+    (files("anchorscope.datasets") / "hub.toml").read_text(encoding="utf-8")
+)
 SOURCES = {name: HubSource(**source) for name, source in _TABLE.items()}
 BUILT_IN = {"atlas": load_atlas, "passages": load_passages}
 WITH_FILE = tuple(SOURCES)
 HUB = "hub:"
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
 _HUB_ID = re.compile(r"([\w.-]+)/([\w.-]+)(?::(?:([^:/]+)/)?([^:/]+))?")
-_LONGEST_NAME = 100  # bytes: it becomes part of names of folders and files, which have 255 at most
+_LONGEST_NAME = (
+    100  # bytes: it becomes part of names of folders and files, which have 255 at most
+)
 _KEPT_BAD_ROWS = 1_000  # with their reasons; later ones are counted
 
 
@@ -70,7 +81,9 @@ class DatasetSpec:
 def parse_spec(text: str) -> DatasetSpec:
     """`atlas`, `popqa`, `popqa=FILE`, `hub:OWNER/NAME`, or the path of a file, with or without `file:`."""
     if text in ("file:", *_KNOWN_WITH_FILE):
-        raise UserError(f"Dataset {text!r} names no file; write its path behind {text[-1]!r}.")
+        raise UserError(
+            f"Dataset {text!r} names no file; write its path behind {text[-1]!r}."
+        )
     if text in (*BUILT_IN, *WITH_FILE):
         return DatasetSpec(text, None)
     if text.startswith(HUB):
@@ -83,7 +96,12 @@ def parse_spec(text: str) -> DatasetSpec:
         return DatasetSpec(_clean_name(path.name.split(".")[0]), path)
     name, has_file, _ = text.partition("=")
     if has_file:
-        raise unknown("dataset", name, WITH_FILE, f"A file of your own is its path, like ./{text}.")
+        raise unknown(
+            "dataset",
+            name,
+            WITH_FILE,
+            f"A file of your own is its path, like ./{text}.",
+        )
     hint = "A file of your own is its path, a known one popqa=FILE, one of the hub hub:OWNER/NAME."
     raise unknown("dataset", text, (*BUILT_IN, *WITH_FILE), hint)
 
@@ -98,7 +116,11 @@ def _hub_spec(text: str) -> DatasetSpec:
     owner, name, configuration, split = match.groups()
     # No id of the hub holds "--", so that different datasets never share a name.
     parts = (part for part in (owner, name, configuration, split) if part)
-    return DatasetSpec(_clean_name("--".join(parts)), None, HubSource(f"{owner}/{name}", configuration, split))
+    return DatasetSpec(
+        _clean_name("--".join(parts)),
+        None,
+        HubSource(f"{owner}/{name}", configuration, split),
+    )
 
 
 def _clean_name(name: str) -> str:
@@ -109,7 +131,9 @@ def _clean_name(name: str) -> str:
 def _looks_like_path(text: str) -> bool:
     """Whether an unknown name is a path: of a file that exists, or with a folder or an ending."""
     is_path = text.startswith(("/", ".", "~")) or _exists(text)
-    return bool(text) and (is_path or ("=" not in text and (os.sep in text or "." in text)))
+    return bool(text) and (
+        is_path or ("=" not in text and (os.sep in text or "." in text))
+    )
 
 
 def _exists(path: str) -> bool:
@@ -120,8 +144,12 @@ def _exists(path: str) -> bool:
 
 
 def _path(text: str) -> Path:
-    if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):  # no recipe could carry it
-        raise UserError(f"The file name {os.fsencode(text)!r} is not UTF-8 text. Rename the file.")
+    if "\0" in text or any(
+        "\ud800" <= letter <= "\udfff" for letter in text
+    ):  # no recipe could carry it
+        raise UserError(
+            f"The file name {os.fsencode(text)!r} is not UTF-8 text. Rename the file."
+        )
     return Path(os.path.expanduser(text))
 
 
@@ -129,7 +157,11 @@ def split_specs(texts: Sequence[str]) -> tuple[str, ...]:
     """Datasets separated by commas; a text that names an existing file is one, commas included."""
     specs: list[str] = []
     for text in texts:
-        path = text.partition("=")[2] if text.startswith(_KNOWN_WITH_FILE) else text.removeprefix("file:")
+        path = (
+            text.partition("=")[2]
+            if text.startswith(_KNOWN_WITH_FILE)
+            else text.removeprefix("file:")
+        )
         specs += [text] if _exists(path) else text.split(",")
     return tuple(filter(None, specs))
 
@@ -197,12 +229,26 @@ def open_dataset(
         return Reading("built in", iter(BUILT_IN[spec.name]()))
     if spec.path is None:
         title = f"The hub's {(spec.hub or SOURCES[spec.name]).repository}"
-        return _read(RowSource(title, "from the hub", "row", hub_rows(spec)), spec.name, skip, columns, graded)
+        return _read(
+            RowSource(title, "from the hub", "row", hub_rows(spec)),
+            spec.name,
+            skip,
+            columns,
+            graded,
+        )
     file = QuestionFile(spec.path, large)
     try:
         if sha256 is not None and file.sha256() != sha256:
-            raise UserError(f"{file.name} was changed since the run began. Wait until it is whole, then try again.")
-        return _read(open_rows(file, columns.get("question", "question")), spec.name, skip, columns, graded)
+            raise UserError(
+                f"{file.name} was changed since the run began. Wait until it is whole, then try again."
+            )
+        return _read(
+            open_rows(file, columns.get("question", "question")),
+            spec.name,
+            skip,
+            columns,
+            graded,
+        )
     except BaseException:
         file.close()
         raise
@@ -220,7 +266,9 @@ def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
         ) from error
     try:
         with _silence(library):
-            table = library.load_dataset(hub.repository, hub.configuration, split=hub.split)
+            table = library.load_dataset(
+                hub.repository, hub.configuration, split=hub.split
+            )
         if isinstance(table, Mapping):
             if len(table) > 1:
                 raise UserError(
@@ -228,13 +276,19 @@ def hub_rows(spec: DatasetSpec) -> Generator[tuple[int, Row]]:
                     f"{HUB}{hub.repository}:{hub.configuration + '/' if hub.configuration else ''}{[*table][-1]}."
                 )
             (table,) = table.values()
-        table = table.remove_columns([name for name in hub.heavy if name in table.column_names])
+        table = table.remove_columns(
+            [name for name in hub.heavy if name in table.column_names]
+        )
         for number, row in enumerate(table, start=1):
             yield number, dict(row)
     except UserError:
         raise
     except Exception as error:  # the library, its readers and the HTTP client raise dozens of unrelated types
-        offline = "Switch offline mode off (HF_HUB_OFFLINE)" if library.config.HF_HUB_OFFLINE else "Try again later"
+        offline = (
+            "Switch offline mode off (HF_HUB_OFFLINE)"
+            if library.config.HF_HUB_OFFLINE
+            else "Try again later"
+        )
         raise UserError(
             f"Dataset {spec.name!r} could not be loaded from the hub ({hub.repository}): "
             f"{_first_line(error).rstrip('.')}. {offline}, or {by_hand(spec)}."
@@ -260,7 +314,11 @@ def _silence(library: Any) -> Iterator[None]:
     from huggingface_hub import utils as client
 
     disabled = logging.root.manager.disable
-    with_bars = [package for package in (library, client) if not package.are_progress_bars_disabled()]
+    with_bars = [
+        package
+        for package in (library, client)
+        if not package.are_progress_bars_disabled()
+    ]
     for package in with_bars:
         package.disable_progress_bars()
     logging.disable()  # each failed attempt is logged as an error; one line is enough
@@ -272,20 +330,36 @@ def _silence(library: Any) -> Iterator[None]:
             package.enable_progress_bars()
 
 
-_USABLE_ROWS, _LOGGED_ROWS, _MOST_ROWS = 10, 100, 1000  # usable rows that show the format, those of a log, all rows
+_USABLE_ROWS, _LOGGED_ROWS, _MOST_ROWS = (
+    10,
+    100,
+    1000,
+)  # usable rows that show the format, those of a log, all rows
 
 
-def _read(source: RowSource, dataset: str, skip: bool, columns: Mapping[str, str], graded: bool) -> Reading:
+def _read(
+    source: RowSource,
+    dataset: str,
+    skip: bool,
+    columns: Mapping[str, str],
+    graded: bool,
+) -> Reading:
     first: list[tuple[int, Row]] = []
     usable: list[dict[str, object]] = []
     for line, row in islice(source.rows, _MOST_ROWS):
         first.append((line, row))
         if not isinstance(row, Unusable):
             usable.append(row)
-            if len(usable) >= (_LOGGED_ROWS if source.is_log or is_harness_sample(row) else _USABLE_ROWS):
+            if len(usable) >= (
+                _LOGGED_ROWS
+                if source.is_log or is_harness_sample(row)
+                else _USABLE_ROWS
+            ):
                 break
     if not first:
-        raise UserError(f"{source.name} holds no rows. Write at least one question into it.")
+        raise UserError(
+            f"{source.name} holds no rows. Write at least one question into it."
+        )
     if isinstance(first[0][1], Unusable) and not usable:
         raise _row_error(source, *first[0], skip)
     form = _detect_format(source, usable, columns, graded)
@@ -299,12 +373,17 @@ def _read(source: RowSource, dataset: str, skip: bool, columns: Mapping[str, str
             f"of your own needs {needs}; name yours like --columns {example}. Read as it is: {LOGS}."
         )
     form = _add_labels(form, source, usable, columns)
-    results = _make_questions(source, chain(first, source.rows), form, dataset, skip, columns, graded)
+    results = _make_questions(
+        source, chain(first, source.rows), form, dataset, skip, columns, graded
+    )
     return Reading(f"{form.name}, {source.container}", results)
 
 
 def _detect_format(
-    source: RowSource, rows: list[dict[str, object]], columns: Mapping[str, str], graded: bool
+    source: RowSource,
+    rows: list[dict[str, object]],
+    columns: Mapping[str, str],
+    graded: bool,
 ) -> Format | None:
     if columns:
         present = list(dict.fromkeys(name for row in rows for name in row))
@@ -327,15 +406,29 @@ def _detect_format(
     if source.is_log:
         return PLAIN  # its columns have their names already; metadata may be called anything
     form = next(filter(None, map(recognise_format, rows)), None)
-    return UNGRADED if form is None and not graded and any(map(UNGRADED.recognises, rows)) else form
+    return (
+        UNGRADED
+        if form is None and not graded and any(map(UNGRADED.recognises, rows))
+        else form
+    )
 
 
-def _add_labels(form: Format, source: RowSource, rows: list[dict[str, object]], columns: Mapping[str, str]) -> Format:
+def _add_labels(
+    form: Format,
+    source: RowSource,
+    rows: list[dict[str, object]],
+    columns: Mapping[str, str],
+) -> Format:
     if "truthful" in columns:
         return form
     if source.is_log:
         score = deciding([scores_of(row) for row in rows])
-        return replace(form, translate=lambda row: form.translate(row) | {"truthful": label_by(score, scores_of(row))})
+        return replace(
+            form,
+            translate=lambda row: (
+                form.translate(row) | {"truthful": label_by(score, scores_of(row))}
+            ),
+        )
     if form.translate is harness_columns:
         metric = deciding([harness_metrics(row) for row in rows])
         return replace(form, translate=lambda row: harness_columns(row, metric))
@@ -343,7 +436,11 @@ def _add_labels(form: Format, source: RowSource, rows: list[dict[str, object]], 
 
 
 def _row_error(source: RowSource, line: int, bad: Row, skip: bool) -> UserError:
-    then = "No row near it can be read either." if skip else "Fix the row, or leave such rows out: --on-bad-row skip."
+    then = (
+        "No row near it can be read either."
+        if skip
+        else "Fix the row, or leave such rows out: --on-bad-row skip."
+    )
     return UserError(f"{source.name}, {source.unit} {line}: {bad}. {then}")
 
 
@@ -364,19 +461,28 @@ def _make_questions(
                 if isinstance(row, Unusable):
                     raise row
                 translated = form.translate(mapped(row, columns) if columns else row)
-                yield _make_id_unique(question_from_row(translated, dataset, number, graded), number, ids, form)
+                yield _make_id_unique(
+                    question_from_row(translated, dataset, number, graded),
+                    number,
+                    ids,
+                    form,
+                )
             except Unusable as bad:
                 if not skip:
                     raise _row_error(source, line, bad, skip) from None
                 yield BadRow(line, str(bad))
 
 
-def _make_id_unique(question: Question, number: int, ids: set[int], form: Format) -> Question:
+def _make_id_unique(
+    question: Question, number: int, ids: set[int], form: Format
+) -> Question:
     """The question, with its row's number added to an id that repeats where the format allows that."""
     key = small_hash(question.item_id)
     if key in ids:
         if form.unique_ids:
-            raise Unusable(f"id {shortened(question.item_id)} is already that of an earlier row")
+            raise Unusable(
+                f"id {shortened(question.item_id)} is already that of an earlier row"
+            )
         question = replace(question, item_id=f"{question.item_id}#{number}")
         key = small_hash(question.item_id)
     ids.add(key)

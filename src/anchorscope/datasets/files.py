@@ -28,7 +28,8 @@ MOST_BYTES = 2 * 10**9
 """Limit in unpacked bytes, without `--large-files`."""
 LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
 ALLOWED = (
-    f"Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, each also gzipped; {LOGS}"
+    "Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, "
+    f"each also gzipped; {LOGS}"
 )
 _CELL_LETTERS = 1_000_000  # of a CSV or TSV file: a quote that is never closed loses no more rows than that
 
@@ -43,7 +44,11 @@ class QuestionFile:
         """The unpacked bytes from the beginning; invalidates earlier streams."""
         self._handle.seek(0)
         plain = io.BufferedReader(io.FileIO(self._handle.fileno(), closefd=False))
-        return cast(BinaryIO, gzip.GzipFile(fileobj=plain)) if plain.peek(2)[:2] == b"\x1f\x8b" else plain
+        return (
+            cast(BinaryIO, gzip.GzipFile(fileobj=plain))
+            if plain.peek(2)[:2] == b"\x1f\x8b"
+            else plain
+        )
 
     def whole(self) -> bytes:
         """All unpacked bytes, for formats that can't be read in parts."""
@@ -72,7 +77,9 @@ class QuestionFile:
         try:
             yield
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise UserError(f"{self.name} is a broken or cut-off gzip file ({error}). Fetch it again.") from None
+            raise UserError(
+                f"{self.name} is a broken or cut-off gzip file ({error}). Fetch it again."
+            ) from None
         except OSError as error:
             raise _read_error(self.path, error) from None
 
@@ -92,8 +99,14 @@ def _open_file(path: Path) -> io.BufferedReader:
     try:
         return open_regular(path)
     except NotRegular:
-        kind = "a directory" if path.is_dir() else "a pipe or a device, which can be read only once"
-        raise UserError(f"{shown_path(path)} is {kind}. Give the path of a question file. {ALLOWED}.") from None
+        kind = (
+            "a directory"
+            if path.is_dir()
+            else "a pipe or a device, which can be read only once"
+        )
+        raise UserError(
+            f"{shown_path(path)} is {kind}. Give the path of a question file. {ALLOWED}."
+        ) from None
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
         raise _read_error(path, error) from None
 
@@ -101,9 +114,13 @@ def _open_file(path: Path) -> io.BufferedReader:
 def _read_error(path: Path, error: OSError | ValueError) -> UserError:
     name = shown_path(path)
     if isinstance(error, FileNotFoundError):
-        return UserError(f"There is no file {name}. Give the path of a question file. {ALLOWED}.")
+        return UserError(
+            f"There is no file {name}. Give the path of a question file. {ALLOWED}."
+        )
     reason = getattr(error, "strerror", None) or error
-    return UserError(f"Cannot read {name}: {reason}. Check the path and its permissions.")
+    return UserError(
+        f"Cannot read {name}: {reason}. Check the path and its permissions."
+    )
 
 
 def shown_path(path: Path) -> str:
@@ -129,11 +146,22 @@ class RowSource:
 Container = tuple[str, str, Callable[[QuestionFile], Iterator[tuple[int, Row]]]]
 """Name, what a row is called, and what reads the rows of an open file."""
 _BOM = b"\xef\xbb\xbf"
-_LOG_ENTRIES = (b"_journal/", b"samples/", b"header.json", b"summaries.json", b"reductions.json")
+_LOG_ENTRIES = (
+    b"_journal/",
+    b"samples/",
+    b"header.json",
+    b"summaries.json",
+    b"reductions.json",
+)
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:[^,\[{]*,)*'  # TriviaQA's list is `Data` of an object
-_LIST_START = re.compile(rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[\s*(?:[\[{\]]|\Z)')
+_LIST_START = re.compile(
+    rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[\s*(?:[\[{\]]|\Z)'
+)
 _DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
-_HEAD, _FIRST_LINES = 1 << 16, 10  # bytes, and lines, that show the format: the first ones may be broken
+_HEAD, _FIRST_LINES = (
+    1 << 16,
+    10,
+)  # bytes, and lines, that show the format: the first ones may be broken
 
 
 def open_rows(file: QuestionFile, question_column: str) -> RowSource:
@@ -159,13 +187,19 @@ def _recognise_container(file: QuestionFile, question_column: str) -> Container:
     if head.startswith(b"PK\x03\x04"):
         if head[30:].startswith(_LOG_ENTRIES):
             return ("inspect log", "sample", _log_rows)
-        raise UserError(f"{name} is a ZIP archive or a spreadsheet. {ALLOWED}; unpack or export it first.")
+        raise UserError(
+            f"{name} is a ZIP archive or a spreadsheet. {ALLOWED}; unpack or export it first."
+        )
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head[:40]:
-        raise UserError(f"{name} is UTF-16 or UTF-32 text, or no text at all. {ALLOWED}; save it as UTF-8.")
+        raise UserError(
+            f"{name} is UTF-16 or UTF-32 text, or no text at all. {ALLOWED}; save it as UTF-8."
+        )
     head = head.removeprefix(_BOM)
     lines = [line for line in head.splitlines() if line.strip()]
     if not lines:
-        raise UserError(f"{name} is empty. {ALLOWED}; write at least one question into it.")
+        raise UserError(
+            f"{name} is empty. {ALLOWED}; write at least one question into it."
+        )
     if _LIST_START.match(head):
         return ("JSON list", "entry", _list_rows)
     if lines[0].lstrip().startswith(b"{"):
@@ -180,11 +214,20 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
         columns = [cell.strip() for cell in _split_cells(first, delimiter)]
         if wanted in [column.lower() for column in columns]:
             if len({column.lower() for column in columns}) < len(columns):
-                raise UserError(f"{name} has two columns of the same name; found: {shortened(columns)}. Rename one.")
+                raise UserError(
+                    f"{name} has two columns of the same name; found: {shortened(columns)}. Rename one."
+                )
             return (kind, "line", partial(_delimited_rows, delimiter=delimiter))
     pairs = [_split_cells(line, "\t") for line in lines[:_FIRST_LINES]]
-    if any(len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]") for pair in pairs):
-        return ("TSV without a header", "line", partial(_delimited_rows, delimiter="\t", header=("1", "2")))
+    if any(
+        len(pair) == 2 and pair[1].startswith("[") and pair[1].endswith("]")
+        for pair in pairs
+    ):
+        return (
+            "TSV without a header",
+            "line",
+            partial(_delimited_rows, delimiter="\t", header=("1", "2")),
+        )
     if any(line.lstrip().startswith(b"{") for line in lines[:_FIRST_LINES]):
         return ("JSON lines", "line", _line_rows)
     text = first.decode(errors="replace")
@@ -197,7 +240,9 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
 def _numbered_lines(file: QuestionFile) -> Iterator[tuple[int, bytes]]:
     """Every line with its number, from 1, up to the size limit."""
     stream, size = file.stream(), 0
-    for number, raw in enumerate(iter(lambda: stream.readline(file.most + 1), b""), start=1):
+    for number, raw in enumerate(
+        iter(lambda: stream.readline(file.most + 1), b""), start=1
+    ):
         size += len(raw)
         file.check_size(size)
         yield number, raw.removeprefix(_BOM) if number == 1 else raw
@@ -210,8 +255,13 @@ def _parse_object(raw: bytes) -> dict[str, object]:
         byte = f"byte 0x{raw[error.start]:02x} at column {error.start + 1}"
         raise Unusable(f"not UTF-8: {byte}; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise Unusable(f"broken JSON ({error.msg}, column {error.colno}): {shortened(raw)}") from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, or lists in lists in lists
+        raise Unusable(
+            f"broken JSON ({error.msg}, column {error.colno}): {shortened(raw)}"
+        ) from None
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a number of thousands of digits, or lists in lists in lists
         raise Unusable(f"too large a JSON value: {shortened(raw)}") from None
     if not isinstance(value, dict):
         raise Unusable(f"not a JSON object: {shortened(raw)}")
@@ -239,17 +289,29 @@ def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
             f"{file.name} is a broken or cut-off JSON list ({reason}). Fetch it again, or fix it."
         ) from None
     for number, entry in enumerate(entries, start=1):
-        yield number, entry if isinstance(entry, dict) else Unusable(f"not a JSON object: {shortened(entry)}")
+        yield (
+            number,
+            entry
+            if isinstance(entry, dict)
+            else Unusable(f"not a JSON object: {shortened(entry)}"),
+        )
 
 
 def _split_cells(line: bytes, delimiter: str) -> list[str]:
     try:
-        return next(csv.reader([line.decode("utf-8", "replace")], delimiter=delimiter, strict=True), [])
+        return next(
+            csv.reader(
+                [line.decode("utf-8", "replace")], delimiter=delimiter, strict=True
+            ),
+            [],
+        )
     except csv.Error:
         return []
 
 
-def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+def _delimited_rows(
+    file: QuestionFile, delimiter: str, header: Sequence[str] = ()
+) -> Iterator[tuple[int, Row]]:
     """First line number and content of every row of CSV or TSV; the first row is the header unless given."""
     names = list(header)
     csv.field_size_limit(_CELL_LETTERS)
@@ -263,19 +325,40 @@ def _delimited_rows(file: QuestionFile, delimiter: str, header: Sequence[str] = 
         except StopIteration:
             return
         except csv.Error as error:
-            yield first, Unusable(f"broken row, lines {first} to {reader.line_num} ({error}); look for a stray quote")
+            yield (
+                first,
+                Unusable(
+                    f"broken row, lines {first} to {reader.line_num} ({error}); look for a stray quote"
+                ),
+            )
             continue
         if not any(cell.strip() for cell in cells):
             continue
         if not names:
             names = [cell.strip() for cell in cells]
         elif len(cells) != len(names):
-            yield first, Unusable(f"{len(cells)} cells, but the header has {len(names)}")
+            yield (
+                first,
+                Unusable(f"{len(cells)} cells, but the header has {len(names)}"),
+            )
         else:
-            yield first, {name: cell if cell.strip() else None for name, cell in zip(names, cells, strict=True)}
+            yield (
+                first,
+                {
+                    name: cell if cell.strip() else None
+                    for name, cell in zip(names, cells, strict=True)
+                },
+            )
 
 
-_HEAVY = ("entity_pages", "search_results", "context", "supporting_facts", "EntityPages", "SearchResults")
+_HEAVY = (
+    "entity_pages",
+    "search_results",
+    "context",
+    "supporting_facts",
+    "EntityPages",
+    "SearchResults",
+)
 """Columns of TriviaQA and HotpotQA that no question needs."""
 
 
@@ -291,17 +374,29 @@ def _parquet_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
     content = file.whole()
     if len(content) < 12 or not content.endswith(b"PAR1"):
-        raise UserError(f"{file.name} begins like a Parquet file but does not end like one: cut off. Fetch it again.")
+        raise UserError(
+            f"{file.name} begins like a Parquet file but does not end like one: cut off. Fetch it again."
+        )
     number = 0
     try:
         table = pl.scan_parquet(content)
         schema = table.collect_schema()
-        unneeded = [pl.lit(None).alias(name) for name in _HEAVY if name in schema and _is_heavy(schema[name])]
-        for batch in table.with_columns(unneeded).collect_batches(chunk_size=2048, maintain_order=True):
+        unneeded = [
+            pl.lit(None).alias(name)
+            for name in _HEAVY
+            if name in schema and _is_heavy(schema[name])
+        ]
+        for batch in table.with_columns(unneeded).collect_batches(
+            chunk_size=2048, maintain_order=True
+        ):
             for row in batch.iter_rows(named=True):
                 number += 1
                 yield number, row
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OverflowError) as error:
+    except (
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+        OverflowError,
+    ) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise UserError(
             f"{file.name} is a broken Parquet file, after row {number} ({reason}). Fetch it again."
@@ -314,14 +409,24 @@ def _log_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise UserError(f"{file.name} is a broken or cut-off ZIP archive ({error}). Fetch it again.") from None
+        raise UserError(
+            f"{file.name} is a broken or cut-off ZIP archive ({error}). Fetch it again."
+        ) from None
     # Of several entries with one name the last counts: it replaced the others.
-    samples = {info.filename: info for info in archive.infolist() if re.fullmatch(r"samples/.*\.json", info.filename)}
+    samples = {
+        info.filename: info
+        for info in archive.infolist()
+        if re.fullmatch(r"samples/.*\.json", info.filename)
+    }
     file.check_size(sum(info.file_size for info in samples.values()))
     for number, info in enumerate(samples.values(), start=1):
         try:
             # inspect_ai packs with zstd, which zipfile reads from Python 3.14 on
-            entry = _zstd_entry(file, content, info) if info.compress_type == 93 else archive.read(info)
+            entry = (
+                _zstd_entry(file, content, info)
+                if info.compress_type == 93
+                else archive.read(info)
+            )
             yield number, inspect_columns(_parse_object(entry))
         except UserError:
             raise
@@ -335,11 +440,18 @@ def _log_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 def _zstd_entry(file: QuestionFile, content: bytes, info: zipfile.ZipInfo) -> bytes:
     """An entry packed with zstd; ValueError if its checksum differs."""
     header = content[info.header_offset : info.header_offset + 30]
-    start = info.header_offset + 30 + int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+    start = (
+        info.header_offset
+        + 30
+        + int.from_bytes(header[26:28], "little")
+        + int.from_bytes(header[28:30], "little")
+    )
     try:
         pyarrow: Any = import_module("pyarrow")
     except ImportError:
-        raise UserError(f"{file.name} is packed with zstd; to read that: pip install pyarrow.") from None
+        raise UserError(
+            f"{file.name} is packed with zstd; to read that: pip install pyarrow."
+        ) from None
     packed = content[start : start + info.compress_size]
     entry: bytes = pyarrow.decompress(packed, info.file_size, "zstd", asbytes=True)
     if zlib.crc32(entry) != info.CRC:

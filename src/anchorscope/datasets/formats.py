@@ -36,17 +36,31 @@ def answer_list(value: object, name: str) -> list[object]:
     if value is not None and not isinstance(entries, list):
         raise Unusable(f"{name} must be a list of strings, not {shortened(value)}")
     listed = entries if isinstance(entries, list) else []
-    return [entry for entry in listed if entry is not None and not (isinstance(entry, str) and not entry.strip())]
+    return [
+        entry
+        for entry in listed
+        if entry is not None and not (isinstance(entry, str) and not entry.strip())
+    ]
 
 
 def _popqa(row: Named) -> dict[str, object]:
     """`id, subj, prop, obj, …, s_pop, o_pop, question, possible_answers` (a JSON list as text); also a data frame."""
     renamed = dict(row)
-    renamed["answers"] = answer_list(renamed.pop("possible_answers", None), "possible_answers")
-    renamed |= {"subject": renamed.pop("subj", None), "relation": renamed.pop("prop", None)}
+    renamed["answers"] = answer_list(
+        renamed.pop("possible_answers", None), "possible_answers"
+    )
+    renamed |= {
+        "subject": renamed.pop("subj", None),
+        "relation": renamed.pop("prop", None),
+    }
     for name in ("s_pop", "o_pop"):
         count = renamed.get(name)
-        if isinstance(count, str) and count.isascii() and count.isdigit() and len(count) < 16:
+        if (
+            isinstance(count, str)
+            and count.isascii()
+            and count.isdigit()
+            and len(count) < 16
+        ):
             renamed[name] = int(count)
     return with_property_words(renamed)
 
@@ -55,10 +69,19 @@ def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, obje
     """The official JSON or the hub's schema, by how they spell `question_id`; aliases are unordered redirects."""
 
     def translate(row: Named) -> dict[str, object]:
-        answer, value, aliases = row.get(spelled("answer")), spelled("value"), spelled("aliases")
+        answer, value, aliases = (
+            row.get(spelled("answer")),
+            spelled("value"),
+            spelled("aliases"),
+        )
         if not isinstance(answer, Mapping):
-            raise Unusable(f"the answer must be an object with {value!r} and {aliases!r}, not {shortened(answer)}")
-        accepted = [*answer_list([answer.get(value)], value), *answer_list(answer.get(aliases), aliases)]
+            raise Unusable(
+                f"the answer must be an object with {value!r} and {aliases!r}, not {shortened(answer)}"
+            )
+        accepted = [
+            *answer_list([answer.get(value)], value),
+            *answer_list(answer.get(aliases), aliases),
+        ]
         return {
             "id": row.get(spelled("question_id")),
             "question": row.get(spelled("question")),
@@ -72,13 +95,21 @@ def _triviaqa(spelled: Callable[[str], str]) -> Callable[[Named], dict[str, obje
 
 def _is_triviaqa_hub(row: Named) -> bool:
     answer = row.get("answer")
-    return "question" in row and isinstance(answer, Mapping) and bool({"aliases", "value"} & answer.keys())
+    return (
+        "question" in row
+        and isinstance(answer, Mapping)
+        and bool({"aliases", "value"} & answer.keys())
+    )
 
 
 def _run_items(row: Named) -> dict[str, object]:
     """A run's own `items.parquet`: its questions, answers and labels, without results."""
     columns = {name: row[name] for name in KNOWN if name in row and name != "id"}
-    if row.get("status") in ("empty", "truncated", "too_long"):  # there was no answer that could be used
+    if row.get("status") in (
+        "empty",
+        "truncated",
+        "too_long",
+    ):  # there was no answer that could be used
         columns |= {"model_answer": None, "truthful": None}
     noted = row.get("metadata")
     try:
@@ -109,21 +140,29 @@ def _hotpotqa(row: Named) -> dict[str, object]:
 
 def _unquoted(text: object) -> object:
     """`"Who wrote ""Emma""?"` as `Who wrote "Emma"?`: some questions were written as CSV twice."""
-    if not isinstance(text, str) or not (text.startswith('"') and text.endswith('"') and '""' in text[1:-1]):
+    if not isinstance(text, str) or not (
+        text.startswith('"') and text.endswith('"') and '""' in text[1:-1]
+    ):
         return text
-    return text if '"' in text[1:-1].replace('""', "") else text[1:-1].replace('""', '"')
+    return (
+        text if '"' in text[1:-1].replace('""', "") else text[1:-1].replace('""', '"')
+    )
 
 
 def _flashrag(row: Named) -> dict[str, object]:
     """`id`, `question`, `golden_answers` and `metadata`, which for PopQA has PopQA's own columns."""
     noted = row.get("metadata")
     columns = (
-        {str(name): value for name, value in noted.items() if name not in KNOWN} if isinstance(noted, Mapping) else {}
+        {str(name): value for name, value in noted.items() if name not in KNOWN}
+        if isinstance(noted, Mapping)
+        else {}
     )
     columns |= {"id": row.get("id"), "question": _unquoted(row.get("question"))}
     if {"subj", "prop"} <= columns.keys():
         return _popqa(columns | {"possible_answers": row.get("golden_answers")})
-    return columns | {"answers": answer_list(row.get("golden_answers"), "golden_answers")}
+    return columns | {
+        "answers": answer_list(row.get("golden_answers"), "golden_answers")
+    }
 
 
 def _plain(row: Named) -> dict[str, object]:
@@ -139,7 +178,9 @@ _BETWEEN = ("P", "p", "partial", "N", "n", "noanswer")  # verdicts too, and no l
 def first_line(text: str) -> str:
     """The first visible line of what a model wrote, without a thinking block; the next is mostly another question."""
     head, closed, rest = text.partition("</think>")
-    seen = rest if closed and "<think>" not in head else text  # many templates open the block in the prompt
+    seen = (
+        rest if closed and "<think>" not in head else text
+    )  # many templates open the block in the prompt
     while block := _THINKING.match(seen):
         seen = seen[block.end() :]
     lines = seen.strip().splitlines()
@@ -195,11 +236,18 @@ def harness_columns(row: Named, metric: str | None = None) -> dict[str, object]:
     doc = row["doc"]
     if not isinstance(doc, Mapping):
         raise Unusable(f"doc must be an object, not {shortened(doc)}")
-    question = next((doc[name] for name in _QUESTIONS if isinstance(doc.get(name), str)), None)
+    question = next(
+        (doc[name] for name in _QUESTIONS if isinstance(doc.get(name), str)), None
+    )
     if question is None:
-        raise Unusable(f"the document has no question; columns: {shortened([*doc])}; known: {', '.join(_QUESTIONS)}")
+        raise Unusable(
+            f"the document has no question; columns: {shortened([*doc])}; known: {', '.join(_QUESTIONS)}"
+        )
     metrics = harness_metrics(row)
-    label = label_by("truthful" if "truthful" in row else metric, {**metrics, "truthful": row.get("truthful")})
+    label = label_by(
+        "truthful" if "truthful" in row else metric,
+        {**metrics, "truthful": row.get("truthful")},
+    )
     meant = (*KNOWN, "answer", *_QUESTIONS)
     noted = {
         str(name): value
@@ -209,13 +257,21 @@ def harness_columns(row: Named, metric: str | None = None) -> dict[str, object]:
     number, used_filter = row.get("doc_id"), row.get("filter")
     named_filter = isinstance(used_filter, str) and used_filter not in ("", "none")
     target = row["target"]  # the text of a list where there are several
-    targets = list_from_text(target.strip()) if isinstance(target, str) and target.strip().startswith("[") else target
+    targets = (
+        list_from_text(target.strip())
+        if isinstance(target, str) and target.strip().startswith("[")
+        else target
+    )
     return {
         **noted,
         **metrics,
         "id": f"{number} {used_filter}" if named_filter else number,
         "question": question,
-        "answers": [text for text in (targets if isinstance(targets, list) else [target]) if text not in (None, "")],
+        "answers": [
+            text
+            for text in (targets if isinstance(targets, list) else [target])
+            if text not in (None, "")
+        ],
         "model_answer": first_line(_harness_answer(row["filtered_resps"])),
         "truthful": label,
     }
@@ -225,7 +281,11 @@ def harness_metrics(row: Named) -> dict[str, object]:
     """The metrics of a sample; older harnesses don't list their names."""
     named = row.get("metrics")
     names = named if isinstance(named, list) else _METRICS
-    return {str(name): row[name] for name in names if isinstance(name, str) and isinstance(row.get(name), _SINGLE)}
+    return {
+        str(name): row[name]
+        for name in names
+        if isinstance(name, str) and isinstance(row.get(name), _SINGLE)
+    }
 
 
 def _harness_answer(response: object) -> str:
@@ -234,7 +294,9 @@ def _harness_answer(response: object) -> str:
         response = response[0]
     if isinstance(response, str):
         return response
-    raise Unusable(f"no answer in words, but {shortened(response)}: the task compares choices, or asks several times")
+    raise Unusable(
+        f"no answer in words, but {shortened(response)}: the task compares choices, or asks several times"
+    )
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -242,32 +304,59 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def inspect_columns(sample: Mapping[str, Any]) -> dict[str, object]:
-    error, target, epoch = sample.get("error"), sample.get("target"), sample.get("epoch")
+    error, target, epoch = (
+        sample.get("error"),
+        sample.get("target"),
+        sample.get("epoch"),
+    )
     if error:
         message = error.get("message") if isinstance(error, Mapping) else error
-        raise Unusable(f"id {shortened(sample.get('id'))} ended with an error: {shortened(message)}")
+        raise Unusable(
+            f"id {shortened(sample.get('id'))} ended with an error: {shortened(message)}"
+        )
     if sample.get("choices"):
-        raise Unusable(f"id {shortened(sample.get('id'))} has choices: only free answers can be read")
-    columns = {name: value for name, value in _mapping(sample.get("metadata")).items() if _is_metadata(name, value)}
+        raise Unusable(
+            f"id {shortened(sample.get('id'))} has choices: only free answers can be read"
+        )
+    columns = {
+        name: value
+        for name, value in _mapping(sample.get("metadata")).items()
+        if _is_metadata(name, value)
+    }
     for name, score in _mapping(sample.get("scores")).items():
         if isinstance(score, Mapping):
             value = score.get("value")
             label = label_of(value)
-            scored = {f"{SCORE}{name}": value if label is None else label, f"answer.{name}": score.get("answer")}
-            columns |= {column: value for column, value in scored.items() if _is_value(value)}
+            scored = {
+                f"{SCORE}{name}": value if label is None else label,
+                f"answer.{name}": score.get("answer"),
+            }
+            columns |= {
+                column: value for column, value in scored.items() if _is_value(value)
+            }
     output = _mapping(sample.get("output"))
     return columns | {
-        "id": f"{sample.get('id')}#{epoch}" if isinstance(epoch, int) and epoch > 1 else sample.get("id"),
+        "id": f"{sample.get('id')}#{epoch}"
+        if isinstance(epoch, int) and epoch > 1
+        else sample.get("id"),
         "question": _inspect_question(sample.get("input")),
-        "answers": [text for text in (target if isinstance(target, list) else [target]) if text not in (None, "")],
+        "answers": [
+            text
+            for text in (target if isinstance(target, list) else [target])
+            if text not in (None, "")
+        ],
         "model_answer": first_line(_inspect_completion(output)),
         "epoch": epoch,
         "model": output.get("model"),
     }
 
 
-def _is_value(value: object) -> bool:  # an answer that a scorer left out has the score NaN
-    return isinstance(value, _SINGLE) and not (isinstance(value, float) and not isfinite(value))
+def _is_value(
+    value: object,
+) -> bool:  # an answer that a scorer left out has the score NaN
+    return isinstance(value, _SINGLE) and not (
+        isinstance(value, float) and not isfinite(value)
+    )
 
 
 def _is_metadata(name: object, value: object) -> bool:
@@ -285,8 +374,12 @@ def _inspect_question(given: object) -> object:
         return given
     messages = [message for message in given if isinstance(message, Mapping)]
     asked = [message for message in messages if message.get("role") == "user"]
-    if len(asked) != 1 or any(message.get("role") == "assistant" for message in messages):
-        raise Unusable(f"the input is a conversation of {len(given)} messages: only single questions can be read")
+    if len(asked) != 1 or any(
+        message.get("role") == "assistant" for message in messages
+    ):
+        raise Unusable(
+            f"the input is a conversation of {len(given)} messages: only single questions can be read"
+        )
     return _message_text(asked[0].get("content"))
 
 
@@ -294,14 +387,22 @@ def _message_text(content: object) -> str:
     """The text of a message, without pictures, sounds and reasoning."""
     if isinstance(content, str):
         return content
-    parts = [part for part in (content if isinstance(content, list) else []) if isinstance(part, Mapping)]
+    parts = [
+        part
+        for part in (content if isinstance(content, list) else [])
+        if isinstance(part, Mapping)
+    ]
     texts = [part.get("text") for part in parts if part.get("type") == "text"]
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _inspect_completion(output: Mapping[str, Any]) -> str:
     choices = output.get("choices")
-    message = _mapping(choices[0]).get("message") if isinstance(choices, list) and choices else None
+    message = (
+        _mapping(choices[0]).get("message")
+        if isinstance(choices, list) and choices
+        else None
+    )
     if isinstance(message, Mapping):
         return _message_text(message.get("content"))
     completion = output.get("completion")
@@ -332,20 +433,37 @@ FORMATS = (
         _triviaqa(lambda name: name.title().replace("_", "")),
         unique_ids=False,
     ),
-    Format("TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa(str), unique_ids=False),
-    Format("items of a run", _has("item_id", "question", "answers", "status"), _run_items, unique_ids=False),
-    Format("lm-evaluation-harness", is_harness_sample, harness_columns, unique_ids=False),
+    Format(
+        "TriviaQA (Hugging Face)", _is_triviaqa_hub, _triviaqa(str), unique_ids=False
+    ),
+    Format(
+        "items of a run",
+        _has("item_id", "question", "answers", "status"),
+        _run_items,
+        unique_ids=False,
+    ),
+    Format(
+        "lm-evaluation-harness", is_harness_sample, harness_columns, unique_ids=False
+    ),
     Format("HotpotQA", _is_hotpotqa, _hotpotqa),
     Format(
         "NQ-open",
-        lambda row: row.keys() == {"question", "answer"} and isinstance(row["answer"], list),
-        lambda row: {"question": row.get("question"), "answers": answer_list(row.get("answer"), "answer")},
+        lambda row: (
+            row.keys() == {"question", "answer"} and isinstance(row["answer"], list)
+        ),
+        lambda row: {
+            "question": row.get("question"),
+            "answers": answer_list(row.get("answer"), "answer"),
+        },
     ),
     Format("FlashRAG", _has("question", "golden_answers"), _flashrag),
     Format(
         "DPR",  # two columns without a header: the question, and a Python list of answers
         lambda row: row.keys() == {"1", "2"},
-        lambda row: {"question": _unquoted(row["1"]), "answers": answer_list(row["2"], "the second column")},
+        lambda row: {
+            "question": _unquoted(row["1"]),
+            "answers": answer_list(row["2"], "the second column"),
+        },
     ),
     PLAIN,
 )

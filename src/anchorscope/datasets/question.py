@@ -38,7 +38,9 @@ class Question:
     """A supplied answer, used instead of generating one."""
     truthful: bool | None = None
     """A supplied label, used instead of grading."""
-    metadata: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    metadata: Mapping[str, str | int | float | bool | None] = field(
+        default_factory=dict
+    )
     """The dataset's other columns, copied into the results."""
     context: tuple[str, ...] = ()
     """Passages that the model reads before the question."""
@@ -52,22 +54,31 @@ class Question:
 
 
 # Not "where": questions that mean "were" begin with it.
-_ASKS_OPENLY = re.compile(r"\W*(?:whats?|which|whos?|whom|whose|when|why|how)\b", re.IGNORECASE)
+_ASKS_OPENLY = re.compile(
+    r"\W*(?:whats?|which|whos?|whom|whose|when|why|how)\b", re.IGNORECASE
+)
 _LONGEST_YES = 8  # characters, with quotes and stops
 
 
 def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
     """Whether yes or no is the answer, so that chance is right half of the time; the chemical symbol "No" isn't."""
-    answered = all(len(answer) <= _LONGEST_YES and words(answer) in (("yes",), ("no",)) for answer in answers)
+    answered = all(
+        len(answer) <= _LONGEST_YES and words(answer) in (("yes",), ("no",))
+        for answer in answers
+    )
     return answered and not _ASKS_OPENLY.match(question)
 
 
 def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
     for what, given in (("question", question), ("answer", answer or "")):
         if not isinstance(given, str):
-            raise UserError(f"The {what} of item {number + 1} is {type(given).__name__}; give it as text.")
+            raise UserError(
+                f"The {what} of item {number + 1} is {type(given).__name__}; give it as text."
+            )
         if any("\ud800" <= letter <= "\udfff" for letter in given):
-            raise UserError(f"The {what} of item {number + 1} is not valid UTF-8 text; write it in UTF-8.")
+            raise UserError(
+                f"The {what} of item {number + 1} is not valid UTF-8 text; write it in UTF-8."
+            )
     text = " ".join(question.split())
     if not text:
         raise UserError(f"Question {number + 1} is empty; give a question to score.")
@@ -93,7 +104,9 @@ _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0"
 # Also a list without its end, so that a cut-off one isn't read as text.
 _LIST = re.compile(r"""\[(\s*(["']|\Z)|.*\]\Z)""", re.DOTALL)
 _STRING = r"""(?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")"""
-_PYTHON_LIST = re.compile(rf"\[\s*(?:{_STRING}\s*(?:,\s*{_STRING}\s*)*+,?\s*)?\]", re.DOTALL)
+_PYTHON_LIST = re.compile(
+    rf"\[\s*(?:{_STRING}\s*(?:,\s*{_STRING}\s*)*+,?\s*)?\]", re.DOTALL
+)
 _NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?%?")
 _LEAST, _MOST = -(2**63), 2**64 - 1  # whole numbers that tables can store
 
@@ -111,11 +124,15 @@ def list_from_text(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        if not _PYTHON_LIST.fullmatch(text):  # ['a' 'b'], as NumPy writes it, would become one string
+        if not _PYTHON_LIST.fullmatch(
+            text
+        ):  # ['a' 'b'], as NumPy writes it, would become one string
             return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an escape that means nothing ("\d") is kept as it is
+            warnings.simplefilter(
+                "ignore"
+            )  # an escape that means nothing ("\d") is kept as it is
             return ast.literal_eval(text)  # type: ignore[no-any-return]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
@@ -127,25 +144,41 @@ def parse_columns(texts: Sequence[str]) -> dict[str, str]:
     for part in (part for text in texts for part in text.split(",")):
         name, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not name or not column:
-            raise UserError(f"--columns: {part.strip()!r} is not of the form name=column. {_HOW}.")
+            raise UserError(
+                f"--columns: {part.strip()!r} is not of the form name=column. {_HOW}."
+            )
         check_known(name)
         if name in columns:
-            raise UserError(f"--columns names {name!r} twice, as {columns[name]!r} and {column!r}. Keep one of them.")
+            raise UserError(
+                f"--columns names {name!r} twice, as {columns[name]!r} and {column!r}. Keep one of them."
+            )
         columns[name] = column
     return columns
 
 
 def check_known(name: str) -> None:
     if name not in KNOWN:
-        raise unknown("name in --columns", name, KNOWN, f"{_HOW}: the known name first, your file's column second.")
+        raise unknown(
+            "name in --columns",
+            name,
+            KNOWN,
+            f"{_HOW}: the known name first, your file's column second.",
+        )
 
 
 def own_names(row: Mapping[str, object]) -> dict[str, object]:
     """The row with its known columns in lower case."""
     plain = [(name, name.strip().lower()) for name in row]
-    named = {lowered if lowered in (*KNOWN, "answer") else name: row[name] for name, lowered in plain}
+    named = {
+        lowered if lowered in (*KNOWN, "answer") else name: row[name]
+        for name, lowered in plain
+    }
     if len(named) < len(row):
-        twice = next(lowered for _, lowered in plain if [other for _, other in plain].count(lowered) > 1)
+        twice = next(
+            lowered
+            for _, lowered in plain
+            if [other for _, other in plain].count(lowered) > 1
+        )
         raise Unusable(f"the column {twice!r} is there twice; keep one of them")
     return named
 
@@ -155,8 +188,12 @@ def mapped(row: Mapping[str, object], columns: Mapping[str, str]) -> dict[str, o
     taken = {*columns, *(column for column in columns.values() if column not in KNOWN)}
     if "answers" in columns:
         taken.add("answer")
-    others = {name: value for name, value in own_names(row).items() if name not in taken}
-    return others | {name: row[column] for name, column in columns.items() if column in row}
+    others = {
+        name: value for name, value in own_names(row).items() if name not in taken
+    }
+    return others | {
+        name: row[column] for name, column in columns.items() if column in row
+    }
 
 
 def _clean(value: str, name: str) -> str:
@@ -165,8 +202,14 @@ def _clean(value: str, name: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        code = ord(value[error.start]) - 0xDC00  # a byte that isn't UTF-8, unless the surrogate was written as such
-        byte = f" (byte 0x{code:02x}); save the file as UTF-8" if 0x80 <= code <= 0xFF else ""
+        code = (
+            ord(value[error.start]) - 0xDC00
+        )  # a byte that isn't UTF-8, unless the surrogate was written as such
+        byte = (
+            f" (byte 0x{code:02x}); save the file as UTF-8"
+            if 0x80 <= code <= 0xFF
+            else ""
+        )
         raise Unusable(f"{name} is not valid UTF-8 text{byte}") from None
     return value
 
@@ -185,9 +228,13 @@ def _list(row: Mapping[str, object], name: str) -> list[object]:
         if not _LIST.match(text):
             value = [*text.split("|")] if text else []
         elif (value := list_from_text(text)) is None:
-            raise Unusable(f'{name} looks like a list but is none: {shortened(text)}; use ["a", "b"] or a|b')
+            raise Unusable(
+                f'{name} looks like a list but is none: {shortened(text)}; use ["a", "b"] or a|b'
+            )
     if value is not None and not isinstance(value, list):
-        raise Unusable(f"{name} must be a list of strings or one string, not {shortened(value)}")
+        raise Unusable(
+            f"{name} must be a list of strings or one string, not {shortened(value)}"
+        )
     return value or []
 
 
@@ -206,15 +253,25 @@ def _get_passages(row: Mapping[str, object]) -> tuple[str, ...]:
     """The passages of a row; a text that is no list is one passage, whatever signs it holds."""
     value = row.get("context")
     if isinstance(value, str) and _LIST.match(value.strip()):
-        value = listed if isinstance(listed := list_from_text(value.strip()), list) else value
+        value = (
+            listed
+            if isinstance(listed := list_from_text(value.strip()), list)
+            else value
+        )
     passages = [] if value is None else value if isinstance(value, list) else [value]
     if not passages and value is not None:
-        raise Unusable("context is an empty list; leave it out where there is no passage")
+        raise Unusable(
+            "context is an empty list; leave it out where there is no passage"
+        )
     for passage in passages:
         if not isinstance(passage, str) or _NUMBER.fullmatch(passage.strip()):
-            raise Unusable(f"context must be a text or a list of texts, not {shortened(passage)}")
+            raise Unusable(
+                f"context must be a text or a list of texts, not {shortened(passage)}"
+            )
         if not _clean(passage, "context").strip():
-            raise Unusable("context holds an empty passage; leave it out where there is none")
+            raise Unusable(
+                "context holds an empty passage; leave it out where there is none"
+            )
     return tuple(str(passage).strip() for passage in passages)
 
 
@@ -257,9 +314,13 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
     value = row.get("truthful")
     if value is None or value == "":
         return None
-    label = _TRUTH.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+    label = (
+        _TRUTH.get(str(value).strip().lower()) if isinstance(value, str | int) else None
+    )
     if label is None:
-        raise Unusable(f"truthful must be one of {', '.join(_TRUTH)}, not {shortened(value)}")
+        raise Unusable(
+            f"truthful must be one of {', '.join(_TRUTH)}, not {shortened(value)}"
+        )
     if row.get("model_answer") is None:
         raise Unusable("truthful is given without the model_answer that it judges")
     return label
@@ -268,7 +329,9 @@ def _truthful(row: Mapping[str, object]) -> bool | None:
 def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
     metadata: dict[str, str | int | float | bool | None] = {}
     for name, value in row.items():
-        if name in (*KNOWN, "answer") or not (value is None or isinstance(value, str | int | float)):
+        if name in (*KNOWN, "answer") or not (
+            value is None or isinstance(value, str | int | float)
+        ):
             continue
         if isinstance(value, str):
             _clean(value, shortened(name))
@@ -280,7 +343,9 @@ def _metadata(row: Mapping[str, object]) -> dict[str, str | int | float | bool |
     return metadata
 
 
-def question_from_row(row: Mapping[str, object], dataset: str, number: int, graded: bool = True) -> Question:
+def question_from_row(
+    row: Mapping[str, object], dataset: str, number: int, graded: bool = True
+) -> Question:
     """One row as a question; `number` is its id where it has none.
 
     Where nothing is graded, accepted answers may be missing, and a text in the column `answer` is the answer to score.
@@ -289,18 +354,27 @@ def question_from_row(row: Mapping[str, object], dataset: str, number: int, grad
     if text is None:
         state = "absent" if row.get("question") is None else "empty"
         raise Unusable(f"the question is {state}; columns: {shortened([*row])}")
-    answers = tuple(dict.fromkeys([*_get_strings(row, "answers"), *_get_strings(row, "answer")]))
+    answers = tuple(
+        dict.fromkeys([*_get_strings(row, "answers"), *_get_strings(row, "answer")])
+    )
     if graded and not answers:
         raise Unusable(f"there are no answers; columns: {shortened([*row])}")
     _get_text(row, "model_answer")  # kept as it is, if it can be
     model_answer = row.get("model_answer")
-    if not graded and model_answer is None and isinstance(row.get("answer"), str) and _get_text(row, "answer"):
+    if (
+        not graded
+        and model_answer is None
+        and isinstance(row.get("answer"), str)
+        and _get_text(row, "answer")
+    ):
         model_answer = row["answer"]
     thinking = _get_text(row, "thinking")
     if isinstance(model_answer, str):
         within, model_answer = split_thinking(model_answer)
         if within is not None and thinking is not None:
-            raise Unusable("thinking is given twice, in its column and between marks of the answer; keep one")
+            raise Unusable(
+                "thinking is given twice, in its column and between marks of the answer; keep one"
+            )
         thinking = within or thinking
     marks = _list(row, "exact_question")
     return Question(
@@ -331,7 +405,9 @@ def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
                 raise Unusable("exact_question holds an empty string")
             matches = [match.span() for match in re.finditer(re.escape(piece), text)]
             if not matches:
-                raise Unusable(f"exact_question: {shortened(piece)} does not stand in the question {shortened(text)}")
+                raise Unusable(
+                    f"exact_question: {shortened(piece)} does not stand in the question {shortened(text)}"
+                )
             spans += matches
         else:
             spans.append(_move_span(written, mark))
@@ -340,8 +416,13 @@ def spans_of(written: str, marks: Sequence[object]) -> tuple[Span, ...]:
 
 def _move_span(written: str, mark: object) -> Span:
     """A [start, end) pair of the written text as a span of the text with single spaces."""
-    if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [int, int]:
-        raise Unusable(f"exact_question must hold pieces of the question or [start, end] pairs, not {shortened(mark)}")
+    if not isinstance(mark, list | tuple) or [type(bound) for bound in mark] != [
+        int,
+        int,
+    ]:
+        raise Unusable(
+            f"exact_question must hold pieces of the question or [start, end] pairs, not {shortened(mark)}"
+        )
     start, end = mark
     if not 0 <= start < end <= len(written):
         raise Unusable(
@@ -349,7 +430,11 @@ def _move_span(written: str, mark: object) -> Span:
         )
     piece = written[start:end]
     if not piece.strip():
-        raise Unusable(f"exact_question: {shortened([*mark])} marks nothing but white space")
+        raise Unusable(
+            f"exact_question: {shortened([*mark])} marks nothing but white space"
+        )
     start += len(piece) - len(piece.lstrip())
-    moved = len(" ".join((written[:start] + "x").split())) - 1  # what stands before the span decides how far it moved
+    moved = (
+        len(" ".join((written[:start] + "x").split())) - 1
+    )  # what stands before the span decides how far it moved
     return moved, moved + len(" ".join(piece.split()))

@@ -15,10 +15,18 @@ from typing import NamedTuple
 ARTICLES = frozenset(("a", "an", "the"))
 
 # Letters that Unicode does not decompose into a base letter and an accent, though readers take them for accented ones.
-_LETTERS = dict(zip("øłđðıħŧŋĸəɛɔɑƀȼɇǥɨɉɍʉɏƶɖɓɗɠƙƥƭʋƴȷ", "olddihtnkeeoabcegijruyzdbdgkptvyj", strict=True))
+_LETTERS = dict(
+    zip(
+        "øłđðıħŧŋĸəɛɔɑƀȼɇǥɨɉɍʉɏƶɖɓɗɠƙƥƭʋƴȷ",
+        "olddihtnkeeoabcegijruyzdbdgkptvyj",
+        strict=True,
+    )
+)
 _LETTERS |= {"æ": "ae", "œ": "oe", "þ": "th"}
 _APOSTROPHES = "'’‘‛`´＇′"
-_MODIFIER_APOSTROPHES = "ʻʼʽʾʿʹˈ"  # letters to Unicode, but "Hawaiʻi" is "Hawaii" to everybody else
+_MODIFIER_APOSTROPHES = (
+    "ʻʼʽʾʿʹˈ"  # letters to Unicode, but "Hawaiʻi" is "Hawaii" to everybody else
+)
 _KEPT = ".,&"  # separators that mean something between certain neighbours
 
 _WORD_CHAR = r"[^ '.,&]"
@@ -95,7 +103,11 @@ def _scan(folded: str) -> list[Word]:
         text = match.group()
         if not text.isalnum():
             kind = match.lastgroup
-            text = "and" if kind == "and" else text.translate(_INITIALS if kind == "initials" else _GROUPING)
+            text = (
+                "and"
+                if kind == "and"
+                else text.translate(_INITIALS if kind == "initials" else _GROUPING)
+            )
         words.append(Word(text, *match.span()))
     return words
 
@@ -119,14 +131,20 @@ def _locate_in_raw_text(words: list[Word], text: str) -> list[Word]:
     for word, start, end in words:
         raw_end = places[end - 1] + 1
         while raw_end < len(text) and not _FOLDING[ord(text[raw_end])]:
-            raw_end += 1  # an accent that is a character of its own belongs to its letter
-        if word == "'s":  # an owner ends where this begins, also where one character became both
+            raw_end += (
+                1  # an accent that is a character of its own belongs to its letter
+            )
+        if (
+            word == "'s"
+        ):  # an owner ends where this begins, also where one character became both
             placed[-1] = placed[-1]._replace(end=places[start])
         placed.append(Word(word, places[start], raw_end))
     return placed
 
 
-def located_words(text: str, *, numbers: bool = True, split_possessive: bool = False) -> list[Word]:
+def located_words(
+    text: str, *, numbers: bool = True, split_possessive: bool = False
+) -> list[Word]:
     """Every word of `text`, articles included, with its position.
 
     `numbers` composes number words. `split_possessive` makes "'s" a word of its own; to the grader "McDonald's" is one.
@@ -135,12 +153,17 @@ def located_words(text: str, *, numbers: bool = True, split_possessive: bool = F
     words = _scan(folded)
     if split_possessive:
         words = _split_possessives(words, folded)
-    if not text.isascii():  # an ASCII character is folded into one character, so that places stay
+    if (
+        not text.isascii()
+    ):  # an ASCII character is folded into one character, so that places stay
         words = _locate_in_raw_text(words, text)
     if not numbers:
         return words
     composed = compose([word.text for word in words])
-    return [Word(written, words[first].start, words[after - 1].end) for written, first, after in composed]
+    return [
+        Word(written, words[first].start, words[after - 1].end)
+        for written, first, after in composed
+    ]
 
 
 def without_articles(words: Sequence[str]) -> tuple[str, ...]:
@@ -148,7 +171,11 @@ def without_articles(words: Sequence[str]) -> tuple[str, ...]:
     if ARTICLES.isdisjoint(words):
         return tuple(words)
     last = len(words) - 1
-    others = tuple(word for i, word in enumerate(words) if word not in ARTICLES or (word == "a" and i == last))
+    others = tuple(
+        word
+        for i, word in enumerate(words)
+        if word not in ARTICLES or (word == "a" and i == last)
+    )
     return tuple(words) if ARTICLES.issuperset(others) else others
 
 
@@ -169,14 +196,20 @@ def question_key(text: str) -> str:
     return normalise(text) or " ".join(text.split())
 
 
-def occurrences(needle: Sequence[str], haystack: Sequence[str]) -> Iterator[tuple[int, int]]:
+def occurrences(
+    needle: Sequence[str], haystack: Sequence[str]
+) -> Iterator[tuple[int, int]]:
     """Where `needle` occurs in `haystack`, as [first, after) indices, ignoring articles of the haystack."""
     for first, word in enumerate(haystack):
         if not needle or word != needle[0]:
             continue
         at = first + 1
         for wanted in needle[1:]:
-            while at < len(haystack) and haystack[at] != wanted and haystack[at] in ARTICLES:
+            while (
+                at < len(haystack)
+                and haystack[at] != wanted
+                and haystack[at] in ARTICLES
+            ):
                 at += 1
             if at == len(haystack) or haystack[at] != wanted:
                 break
@@ -188,10 +221,14 @@ def occurrences(needle: Sequence[str], haystack: Sequence[str]) -> Iterator[tupl
 _SMALL = """zero one two three four five six seven eight nine ten
     eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen"""
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_ADDENDS = dict(zip(_SMALL.split() + _TENS.split(), (*range(20), *range(20, 100, 10)), strict=True))
+_ADDENDS = dict(
+    zip(_SMALL.split() + _TENS.split(), (*range(20), *range(20, 100, 10)), strict=True)
+)
 _SCALES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 NUMBER_WORDS = frozenset((*_ADDENDS, *_SCALES, "hundred"))
-_NUMBER = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?")  # exact in a Decimal, whatever the scale after it
+_NUMBER = re.compile(
+    r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
+)  # exact in a Decimal, whatever the scale after it
 
 
 def _value(words: Sequence[str], first: int) -> tuple[int, int]:
@@ -201,7 +238,9 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
     """
     total, group, limit, scale = 0, Decimal(0), 1000, 10**15
     at = first
-    if words[first] not in NUMBER_WORDS:  # digits begin a number only where a scale follows: "3.5 million"
+    if (
+        words[first] not in NUMBER_WORDS
+    ):  # digits begin a number only where a scale follows: "3.5 million"
         follower = words[first + 1] if first + 1 < len(words) else ""
         factor = 100 if follower == "hundred" else _SCALES.get(follower, 0)
         if not factor or not _NUMBER.fullmatch(words[first]):
@@ -211,9 +250,18 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
             return 0, first
     while at < len(words):
         word = words[at]
-        if word == "and" and at > first and words[at - 1] not in _ADDENDS and at + 1 < len(words):
+        if (
+            word == "and"
+            and at > first
+            and words[at - 1] not in _ADDENDS
+            and at + 1 < len(words)
+        ):
             follower = words[at + 1]
-            at, word = (at + 1, follower) if 0 < _ADDENDS.get(follower, 0) < limit else (at, word)
+            at, word = (
+                (at + 1, follower)
+                if 0 < _ADDENDS.get(follower, 0) < limit
+                else (at, word)
+            )
         addend = _ADDENDS.get(word)
         if addend is not None and addend < limit and (addend or at == first):
             group, limit = group + addend, 10 if addend >= 20 else 0
@@ -223,7 +271,11 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
             group, limit = (group or Decimal(1)) * 100, 100
         elif _SCALES.get(word, scale) < scale and (group or at == first):
             scale = _SCALES[word]
-            total, group, limit = total + int((group or Decimal(1)) * scale), Decimal(0), 1000
+            total, group, limit = (
+                total + int((group or Decimal(1)) * scale),
+                Decimal(0),
+                1000,
+            )
         else:
             break
         at += 1
@@ -238,7 +290,9 @@ def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
     at = 0
     while at < len(words):
         value, after = _value(words, at)
-        composed.append((str(value), at, after) if after > at else (words[at], at, at + 1))
+        composed.append(
+            (str(value), at, after) if after > at else (words[at], at, at + 1)
+        )
         at = max(after, at + 1)
     return composed
 
@@ -246,4 +300,6 @@ def compose(words: Sequence[str]) -> list[tuple[str, int, int]]:
 def small_hash(text: str, seed: int = 0) -> int:
     """A seeded 64-bit hash, to recognise and sample a million texts without keeping them."""
     raw = text.encode("utf-8", "surrogatepass")
-    return int.from_bytes(hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big")
+    return int.from_bytes(
+        hashlib.blake2b(raw, digest_size=8, key=str(seed).encode()).digest(), "big"
+    )

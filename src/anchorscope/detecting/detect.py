@@ -28,7 +28,12 @@ from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detectors.auto import Ranges
-from anchorscope.detectors.bundle import Card, DetectorSetting, TrainedDetector, write_bundle
+from anchorscope.detectors.bundle import (
+    Card,
+    DetectorSetting,
+    TrainedDetector,
+    write_bundle,
+)
 from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
 from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
 from anchorscope.detectors.fits import missing_feature
@@ -47,7 +52,12 @@ from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
 from anchorscope.report.detection import DetectionContext, write_detection_report
 from anchorscope.results import versions
-from anchorscope.stats.calibration import Calibration, Threshold, threshold_at_coverage, threshold_at_risk
+from anchorscope.stats.calibration import (
+    Calibration,
+    Threshold,
+    threshold_at_coverage,
+    threshold_at_risk,
+)
 from anchorscope.stats.detection_metrics import BINS, CPU, reliability_bins
 from anchorscope.stats.streams import priorities
 
@@ -74,12 +84,21 @@ def complete_runs(
             )
             keep = tuple(dict.fromkeys([*run.recipe.keep, *missing]))
             recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})
-            run_recipe(recipe, run.path, progress=progress, for_detectors=run.is_for_detectors)
+            run_recipe(
+                recipe, run.path, progress=progress, for_detectors=run.is_for_detectors
+            )
             run = open_finished(run.path, checked=False)
-        elif any(states_file(name, CLEAN) not in run.manifest["sha256"] for name in run.manifest["reference_layers"]):
-            raise UserError(f"The run {str(run.path)!r} kept no states, and they cannot be computed now: {reason}.")
+        elif any(
+            states_file(name, CLEAN) not in run.manifest["sha256"]
+            for name in run.manifest["reference_layers"]
+        ):
+            raise UserError(
+                f"The run {str(run.path)!r} kept no states, and they cannot be computed now: {reason}."
+            )
         elif missing:
-            warnings.append(f"{run.path.name} did not keep {' and '.join(missing)}, not computed now: {reason}")
+            warnings.append(
+                f"{run.path.name} did not keep {' and '.join(missing)}, not computed now: {reason}"
+            )
         completed.append(run)
     return completed, warnings
 
@@ -114,59 +133,118 @@ class RunDataset:
     @property
     def setting(self) -> DetectorSetting:
         manifest, recipe = self.run.manifest, self.run.recipe
-        chosen = {name: getattr(recipe, name) for name in ("position", "edges", "exact_tokens", "max_new_tokens")}
-        return DetectorSetting.of(manifest["model"], Template(**manifest["template"]), **chosen)
+        chosen = {
+            name: getattr(recipe, name)
+            for name in ("position", "edges", "exact_tokens", "max_new_tokens")
+        }
+        return DetectorSetting.of(
+            manifest["model"], Template(**manifest["template"]), **chosen
+        )
 
 
 def read_runs(
-    runs: Sequence[FinishedRun], detectors: Sequence[str] = (), device: torch.device = CPU
+    runs: Sequence[FinishedRun],
+    detectors: Sequence[str] = (),
+    device: torch.device = CPU,
 ) -> list[RunDataset]:
     """Every dataset of the runs, in order, with the states that the named detectors read; all by default.
 
     The states go to the device where they take no more of it than what is fitted at once.
     """
-    wanted = {CLEAN, KNOCKOUT, *(run for name in detectors or DETECTORS for run in DETECTORS[name].runs)}
-    kept = [run.path / name for run in runs for name in run.manifest["sha256"] if Path(name).stem in wanted]
-    place = device if sum(path.stat().st_size for path in kept) <= chunk_bytes(device) else CPU
-    return [_read(run, name, runs[0], wanted, place) for run in runs for name in run.manifest["reference_layers"]]
+    wanted = {
+        CLEAN,
+        KNOCKOUT,
+        *(run for name in detectors or DETECTORS for run in DETECTORS[name].runs),
+    }
+    kept = [
+        run.path / name
+        for run in runs
+        for name in run.manifest["sha256"]
+        if Path(name).stem in wanted
+    ]
+    place = (
+        device
+        if sum(path.stat().st_size for path in kept) <= chunk_bytes(device)
+        else CPU
+    )
+    return [
+        _read(run, name, runs[0], wanted, place)
+        for run in runs
+        for name in run.manifest["reference_layers"]
+    ]
 
 
-def _read(run: FinishedRun, name: str, first: FinishedRun, wanted: Collection[str], place: torch.device) -> RunDataset:
+def _read(
+    run: FinishedRun,
+    name: str,
+    first: FinishedRun,
+    wanted: Collection[str],
+    place: torch.device,
+) -> RunDataset:
     items = run.parquet("items").filter(pl.col("dataset") == name)
-    ids = [str(item_id) for item_id in read_header(run.checked_file(states_file(name, CLEAN)))["item_ids"]]
-    used = items.filter(pl.col("status") == "used").with_columns(pl.col("item_id").cast(pl.String))
-    used = pl.DataFrame({"item_id": ids}).join(used, on="item_id", how="left", maintain_order="left")
-    graded = items.filter(pl.col("truthful").is_not_null() & pl.col("status").is_in(["used", "unbalanced"]))
+    ids = [
+        str(item_id)
+        for item_id in read_header(run.checked_file(states_file(name, CLEAN)))[
+            "item_ids"
+        ]
+    ]
+    used = items.filter(pl.col("status") == "used").with_columns(
+        pl.col("item_id").cast(pl.String)
+    )
+    used = pl.DataFrame({"item_id": ids}).join(
+        used, on="item_id", how="left", maintain_order="left"
+    )
+    graded = items.filter(
+        pl.col("truthful").is_not_null()
+        & pl.col("status").is_in(["used", "unbalanced"])
+    )
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
     texts = texts_of(zip(questions, answers, strict=True))
     data = Dataset(
         shown_name(run, name, first),
-        Features(len(ids), _states(run, name, wanted, place), {**_columns(run, name, used), TEXT: texts}),
+        Features(
+            len(ids),
+            _states(run, name, wanted, place),
+            {**_columns(run, name, used), TEXT: texts},
+        ),
         used["truthful"].to_numpy().astype(bool),
         used["group"].to_numpy().astype(np.int64),
         used["relation"].to_list(),
         ids,
         used["weight"].to_numpy().astype(np.float64),
-        [frozenset(group_keys(*row)) for row in zip(questions, used["subject"].to_list(), strict=True)],
+        [
+            frozenset(group_keys(*row))
+            for row in zip(questions, used["subject"].to_list(), strict=True)
+        ],
     )
     share = float(graded["truthful"].cast(pl.Float64).mean() or 0.0)  # type: ignore[arg-type]
     longest = int(used["input_ids"].list.len().max())  # type: ignore[arg-type]
     about = f"{len(ids)} answers, {data.labels.sum()} true; {share:.1%} true among all {graded.height} that were graded"
-    return RunDataset(data, run, longest, about, run.recipe.prompt != first.recipe.prompt)
+    return RunDataset(
+        data, run, longest, about, run.recipe.prompt != first.recipe.prompt
+    )
 
 
-def _states(run: FinishedRun, name: str, wanted: Collection[str], place: torch.device) -> dict[StateKey, torch.Tensor]:
+def _states(
+    run: FinishedRun, name: str, wanted: Collection[str], place: torch.device
+) -> dict[StateKey, torch.Tensor]:
     """Clean states at the headline site and in the residual stream; other runs' at the site."""
     states: dict[StateKey, torch.Tensor] = {}
-    for listed in sorted(run.manifest["sha256"]):  # what lies there beside them is none of ours
+    for listed in sorted(
+        run.manifest["sha256"]
+    ):  # what lies there beside them is none of ours
         path = run.path / listed
         if listed != states_file(name, path.stem) or path.stem not in wanted:
             continue
         run.checked_file(listed)
-        sites = dict.fromkeys((run.recipe.site, "residual") if path.stem == CLEAN else (run.recipe.site,))
+        sites = dict.fromkeys(
+            (run.recipe.site, "residual") if path.stem == CLEAN else (run.recipe.site,)
+        )
         for site in sites:
             for layer in map(int, read_header(path)["layers"]):
-                states[path.stem, site, layer] = read_layer(path, site, run.recipe.position, layer).to(place)
+                states[path.stem, site, layer] = read_layer(
+                    path, site, run.recipe.position, layer
+                ).to(place)
                 if not bool(torch.isfinite(states[path.stem, site, layer]).all()):
                     raise UserError(
                         f"The {path.stem} states of {name!r} in {str(run.path)!r} hold NaN or infinity (site {site}, "
@@ -182,15 +260,33 @@ def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.nd
         features_file(name),
     )
     if kept_file in run.manifest["sha256"]:
-        kept = run.parquet(kept_file.removesuffix(".parquet")).with_columns(pl.col("item_id").cast(pl.String))
-        numbers = used.select("item_id").join(kept, on="item_id", how="left", maintain_order="left").drop("item_id")
-    values = {column: numbers[column].to_numpy().astype(np.float64) for column in numbers.columns}
+        kept = run.parquet(kept_file.removesuffix(".parquet")).with_columns(
+            pl.col("item_id").cast(pl.String)
+        )
+        numbers = (
+            used.select("item_id")
+            .join(kept, on="item_id", how="left", maintain_order="left")
+            .drop("item_id")
+        )
+    values = {
+        column: numbers[column].to_numpy().astype(np.float64)
+        for column in numbers.columns
+    }
     return {column: each for column, each in values.items() if np.isfinite(each).all()}
 
 
 MANIFEST = "detection.json"
-_FILES = (*(f"{name}.csv" for name in TABLES), "observations.json", "bundles", "figures", "report.html", "report.md")
-_FOLDER = SealedFolder("comparison of detectors", "anchorscope detect", MANIFEST, (*_FILES, MANIFEST))
+_FILES = (
+    *(f"{name}.csv" for name in TABLES),
+    "observations.json",
+    "bundles",
+    "figures",
+    "report.html",
+    "report.md",
+)
+_FOLDER = SealedFolder(
+    "comparison of detectors", "anchorscope detect", MANIFEST, (*_FILES, MANIFEST)
+)
 
 
 class Detection:
@@ -223,7 +319,10 @@ class Detection:
         return None if saved is None else self.path / saved["path"]
 
     def _table(self, name: str) -> pl.DataFrame:
-        return pl.read_csv(_FOLDER.checked_file(self.path, self.manifest, f"{name}.csv"), schema=TABLES[name])
+        return pl.read_csv(
+            _FOLDER.checked_file(self.path, self.manifest, f"{name}.csv"),
+            schema=TABLES[name],
+        )
 
 
 @faults_as_user_errors()
@@ -238,11 +337,19 @@ def detect(
 
     Where one run is given, `out` is by default the folder `detectors` in it. What a run did not keep is computed.
     """
-    began, listener, chosen = time.monotonic(), progress or Silent(), DetectOptions(**options)
-    given: Sequence[Any] = [runs] if isinstance(runs, str | Path) or hasattr(runs, "path") else runs
+    began, listener, chosen = (
+        time.monotonic(),
+        progress or Silent(),
+        DetectOptions(**options),
+    )
+    given: Sequence[Any] = (
+        [runs] if isinstance(runs, str | Path) or hasattr(runs, "path") else runs
+    )
     paths = [Path(getattr(run, "path", run)) for run in given]
     if out is None and len(paths) > 1:
-        raise UserError(f"{len(paths)} runs are given, and no folder for the result; name one with --out.")
+        raise UserError(
+            f"{len(paths)} runs are given, and no folder for the result; name one with --out."
+        )
     opened = open_runs(paths)
     folder_path = paths[0] / "detectors" if out is None else Path(out)
     device = checked_device(choose_device(chosen.device))
@@ -261,12 +368,17 @@ def detect(
     listener.advance(1)
     listener.finish()
     job = _Job(sources, chosen, device, listener, warnings)
-    command, model = _command(paths, folder_path, chosen), str(sources[0].run.manifest["model"]["name"])
+    command, model = (
+        _command(paths, folder_path, chosen),
+        str(sources[0].run.manifest["model"]["name"]),
+    )
     with _FOLDER.fresh(folder_path) as folder:
         job.compare()
         saved = job.save(folder / "bundles")
         for name, rows in job.evaluation.tables.items():
-            pl.DataFrame(rows, schema=TABLES[name], orient="row").write_csv(folder / f"{name}.csv")
+            pl.DataFrame(rows, schema=TABLES[name], orient="row").write_csv(
+                folder / f"{name}.csv"
+            )
         context = DetectionContext(
             model,
             {source.data.name: source.about for source in sources},
@@ -288,7 +400,8 @@ def detect(
                 "trained_on": [dataset.name for dataset in job.trainable],
                 "bundles": sorted(saved),
                 "saved": saved,
-                "recommended": recommended or (next(iter(saved)) if len(saved) == 1 else None),
+                "recommended": recommended
+                or (next(iter(saved)) if len(saved) == 1 else None),
                 "answer": answer,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
@@ -301,9 +414,15 @@ def detect(
 
 def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
     """What a result depends on: the runs' tables and states, wherever they are, the options, the versions."""
-    chosen = {name: value for name, value in vars(options).items() if name != "fresh"} | {"detectors": options.wanted}
+    chosen = {
+        name: value for name, value in vars(options).items() if name != "fresh"
+    } | {"detectors": options.wanted}
     hashes = [
-        {name: sha256 for name, sha256 in run.manifest["sha256"].items() if name.endswith((".parquet", ".safetensors"))}
+        {
+            name: sha256
+            for name, sha256 in run.manifest["sha256"].items()
+            if name.endswith((".parquet", ".safetensors"))
+        }
         for run in runs
     ]
     return canonical_hash([hashes, chosen, versions(), DETECTION_VERSION, _EPOCH])
@@ -311,12 +430,21 @@ def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
     """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
-    command = ["anchorscope", "detect", *(path.name for path in paths), "--out", out.name]
+    command = [
+        "anchorscope",
+        "detect",
+        *(path.name for path in paths),
+        "--out",
+        out.name,
+    ]
     for option in fields(options):
         value = getattr(options, option.name)
         if value != option.default and option.name != "fresh":
             words = value if isinstance(value, tuple) else (value,)
-            command += ["--risk" if option.name == "risks" else f"--{option.name}", ",".join(map(str, words))]
+            command += [
+                "--risk" if option.name == "risks" else f"--{option.name}",
+                ",".join(map(str, words)),
+            ]
     return shlex.join(filter(None, command))
 
 
@@ -329,7 +457,12 @@ class _Job:
         progress: Progress,
         warnings: Sequence[str],
     ) -> None:
-        self.sources, self.options, self.device, self.progress = sources, options, device, progress
+        self.sources, self.options, self.device, self.progress = (
+            sources,
+            options,
+            device,
+            progress,
+        )
         self.site = sources[0].run.recipe.site
         own = [source for source in sources if not source.other_prompt]
         enough = [source for source in own if source.data.labels.sum() >= ENOUGH_TRUE]
@@ -338,9 +471,14 @@ class _Job:
         self.trainable = [source.data for source in self.trained_on]
         plan = Plan(options.folds, options.seeds, options.tosses, options.seed)
         names = options.detectors or tuple(DETECTORS)
-        self.evaluation = Evaluation(plan, options.resamples, names, progress, len(self.trained_on), device)
+        self.evaluation = Evaluation(
+            plan, options.resamples, names, progress, len(self.trained_on), device
+        )
         few = () if enough else own
-        self.warnings = [f"{it.data.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide" for it in few]
+        self.warnings = [
+            f"{it.data.name} has fewer than {ENOUGH_TRUE} true answers: intervals are wide"
+            for it in few
+        ]
         self.warnings += warnings
         self.left_out: dict[str, str] = {}
         self.bundles = BUNDLES if options.bundles is None else options.bundles
@@ -360,42 +498,78 @@ class _Job:
         for dataset in self.trainable:
             trained = TrainedOn(dataset, self.site, evaluation.plan, self.device)
             evaluation.in_domain(trained)
-            self.left_out |= {name: why for name, why in trained.left_out.items() if name in evaluation.names}
-            others = [source.data for source in self.sources if source.data is not dataset]
+            self.left_out |= {
+                name: why
+                for name, why in trained.left_out.items()
+                if name in evaluation.names
+            }
+            others = [
+                source.data for source in self.sources if source.data is not dataset
+            ]
             if others:
                 evaluation.elsewhere(trained, others)
         # What cannot be taken to other data (the relation) need not be fitted again.
-        movable = {row["detector"] for row in evaluation.tables["detectors"] if row["train"] != row["test"]}
-        evaluation = replace(evaluation, names=[name for name in evaluation.names if name in movable])
+        movable = {
+            row["detector"]
+            for row in evaluation.tables["detectors"]
+            if row["train"] != row["test"]
+        }
+        evaluation = replace(
+            evaluation, names=[name for name in evaluation.names if name in movable]
+        )
         once = replace(evaluation.plan, seeds=1, tosses=0)
-        for target in (source.data for source in self.sources if not source.other_prompt):
+        for target in (
+            source.data for source in self.sources if not source.other_prompt
+        ):
             others = [dataset for dataset in self.trainable if dataset is not target]
             if len(others) > 1:
                 evaluation.elsewhere(
-                    TrainedOn(pooled(others, f"all but {target.name}"), self.site, once, self.device), [target]
+                    TrainedOn(
+                        pooled(others, f"all but {target.name}"),
+                        self.site,
+                        once,
+                        self.device,
+                    ),
+                    [target],
                 )
 
     def save(self, folder: Path) -> dict[str, dict[str, Any]]:
         """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
-        data = self.trainable[0] if len(self.trainable) == 1 else pooled(self.trainable, "all")
+        data = (
+            self.trainable[0]
+            if len(self.trainable) == 1
+            else pooled(self.trainable, "all")
+        )
         plan = replace(self.evaluation.plan, seeds=0, tosses=0)
         trained = TrainedOn(data, self.site, plan, self.device)
         saved: dict[str, dict[str, Any]] = {}
         names = [name for name in self.bundles if name in trained.names]
         self.progress.start("bundles", len(names))
-        span = Ranges(trained.fits.data, trained.dataset.groups, CLEAN).build(trained.whole)
+        span = Ranges(trained.fits.data, trained.dataset.groups, CLEAN).build(
+            trained.whole
+        )
         for name in names:
-            rows = [row for row in self.evaluation.tables["detectors"] if row["detector"] == name]
-            made = trained_detector(trained, name, self.trained_on, span, rows, self.options.risks)
+            rows = [
+                row
+                for row in self.evaluation.tables["detectors"]
+                if row["detector"] == name
+            ]
+            made = trained_detector(
+                trained, name, self.trained_on, span, rows, self.options.risks
+            )
             write_bundle(folder / name, made)
             saved[name] = self._describe_saved(made, f"{folder.name}/{name}", rows)
             self.progress.advance(1)
         self.progress.finish()
         return saved
 
-    def _describe_saved(self, made: TrainedDetector, path: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _describe_saved(
+        self, made: TrainedDetector, path: str, rows: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
         """What the manifest says of a bundle; warns of one that accepts nothing."""
-        if made.thresholds and all(threshold.probability is None for threshold in made.thresholds):
+        if made.thresholds and all(
+            threshold.probability is None for threshold in made.thresholds
+        ):
             risks = ", ".join(f"{threshold.risk:.0%}" for threshold in made.thresholds)
             self.warnings.append(
                 f"{made.name} accepts no answer at any of its risks ({risks}): it can only rank answers; ask more "
@@ -406,10 +580,14 @@ class _Job:
             "auroc": {
                 row["test"]: [row["value"], row["ci_low"], row["ci_high"]]
                 for row in rows
-                if (row["train"], row["metric"], row["prevalence"]) == (row["test"], "auroc", "balanced")
+                if (row["train"], row["metric"], row["prevalence"])
+                == (row["test"], "auroc", "balanced")
             },
             "thresholds": [
-                {name: getattr(threshold, name) for name in ("risk", "probability", "coverage")}
+                {
+                    name: getattr(threshold, name)
+                    for name in ("risk", "probability", "coverage")
+                }
                 for threshold in made.thresholds
             ],
             "passes": DETECTORS[made.name].passes,
@@ -437,20 +615,31 @@ def trained_detector(
     risks: Sequence[float],
 ) -> TrainedDetector:
     """One detector, ready for use; `sources` are its data, `span` their range, `rows` those of `detectors.csv`."""
-    build, dataset, number = trained.fits.fit(name).build, trained.dataset, trained.whole
+    build, dataset, number = (
+        trained.fits.fit(name).build,
+        trained.dataset,
+        trained.whole,
+    )
     assert build is not None, "what cannot be saved is refused before"
     fitted, scale = build(number), trained.calibration(name, natural=True)
     labels, natural, groups = dataset.labels, dataset.natural, dataset.groups
     (slope,), bias = scale.of_set(number)
     probability = expit(scale.scores[number].cpu().numpy())
     # One item of each group, drawn by lot: those of one group are not independent, and files have an order.
-    by_lot = np.argsort(priorities(trained.plan.seed, "threshold items", dataset.item_ids), kind="stable")
+    by_lot = np.argsort(
+        priorities(trained.plan.seed, "threshold items", dataset.item_ids),
+        kind="stable",
+    )
     one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
     about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
     card = Card(
         f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
-        tuple({key: value for key, value in row.items() if value == value} for row in rows),  # NaN: JSON has none
-        tuple(sorted({str(row["test"]) for row in rows if row["test"] != row["train"]})),
+        tuple(
+            {key: value for key, value in row.items() if value == value} for row in rows
+        ),  # NaN: JSON has none
+        tuple(
+            sorted({str(row["test"]) for row in rows if row["test"] != row["train"]})
+        ),
         LIMITS,
         versions(),
         calibration_rows(probability, labels, natural),
@@ -458,10 +647,14 @@ def trained_detector(
     return TrainedDetector(
         name=name,
         fitted=fitted,
-        calibration=Calibration(slope, bias, float(natural[labels].sum() / natural.sum())),
+        calibration=Calibration(
+            slope, bias, float(natural[labels].sum() / natural.sum())
+        ),
         setting=sources[0].setting,
         card=card,
-        thresholds=thresholds_at(probability[one_each], labels[one_each], natural[one_each], risks),
+        thresholds=thresholds_at(
+            probability[one_each], labels[one_each], natural[one_each], risks
+        ),
         range=replace(span, longest=max(source.longest for source in sources)),
         context_use=calibrate_context_use([source.run for source in sources]),
     )
@@ -470,20 +663,32 @@ def trained_detector(
 def calibrate_context_use(runs: Sequence[FinishedRun]) -> UseCalibration | None:
     """How `context_used` becomes a probability, from items that show what their answers went by; None for too few."""
     frames, on = [], ["dataset", "item_id"]
-    by_path = {run.path: run for run in runs if "experiment_items.parquet" in run.manifest["sha256"]}
+    by_path = {
+        run.path: run
+        for run in runs
+        if "experiment_items.parquet" in run.manifest["sha256"]
+    }
     for path, run in by_path.items():
-        of_context = (pl.col("experiment") == "sources") & (pl.col("variant") == "context")
+        of_context = (pl.col("experiment") == "sources") & (
+            pl.col("variant") == "context"
+        )
         values = run.parquet("experiment_items").filter(of_context)
         used, followed = (
-            values.filter(pl.col("quantity") == quantity).select(*on, pl.col("value").alias(quantity))
+            values.filter(pl.col("quantity") == quantity).select(
+                *on, pl.col("value").alias(quantity)
+            )
             for quantity in ("context_used", FOLLOWED)
         )
-        groups = run.parquet("items").select(*on, group=pl.lit(f"{path} ") + pl.col("group").cast(pl.String))
+        groups = run.parquet("items").select(
+            *on, group=pl.lit(f"{path} ") + pl.col("group").cast(pl.String)
+        )
         frames.append(used.join(followed, on=on).join(groups, on=on))
     if not frames:
         return None
     every = pl.concat(frames)
-    return calibrate_use(*(every[name].to_numpy() for name in ("context_used", FOLLOWED, "group")))
+    return calibrate_use(
+        *(every[name].to_numpy() for name in ("context_used", FOLLOWED, "group"))
+    )
 
 
 def thresholds_at(
@@ -498,22 +703,43 @@ def thresholds_at(
     """
     if not 0 < labels.sum() < len(labels):
         return ()
-    at_risks = [threshold_at_risk(probability, labels, risk, weights=weights) for risk in risks or RISKS]
-    leading = threshold_at_coverage(probability, labels, LEADING_COVERAGE, weights=weights)
+    at_risks = [
+        threshold_at_risk(probability, labels, risk, weights=weights)
+        for risk in risks or RISKS
+    ]
+    leading = threshold_at_coverage(
+        probability, labels, LEADING_COVERAGE, weights=weights
+    )
     if risks or leading.probability is None:
         return tuple(at_risks)
-    return (leading, *(threshold for threshold in at_risks if threshold.risk != leading.risk))
+    return (
+        leading,
+        *(threshold for threshold in at_risks if threshold.risk != leading.risk),
+    )
 
 
 def calibration_rows(
-    probability: Float[np.ndarray, " item"], labels: Bool[np.ndarray, " item"], weights: Float[np.ndarray, " item"]
+    probability: Float[np.ndarray, " item"],
+    labels: Bool[np.ndarray, " item"],
+    weights: Float[np.ndarray, " item"],
 ) -> tuple[dict[str, Any], ...]:
     """Predicted and true shares in bins of equal width that hold answers, as `Card.calibration` has them."""
     bins = reliability_bins(probability, labels, weights, BINS, equal_width=True)
     counted = reliability_bins(probability, labels, None, BINS, equal_width=True)
-    rows = zip(bins.probability.tolist(), bins.rate.tolist(), (counted.mass * len(labels)).tolist(), strict=True)
+    rows = zip(
+        bins.probability.tolist(),
+        bins.rate.tolist(),
+        (counted.mass * len(labels)).tolist(),
+        strict=True,
+    )
     return tuple(
-        {"low": index / BINS, "high": (index + 1) / BINS, "n": round(n), "said": round(mean, 4), "true": round(rate, 4)}
+        {
+            "low": index / BINS,
+            "high": (index + 1) / BINS,
+            "n": round(n),
+            "said": round(mean, 4),
+            "true": round(rate, 4),
+        }
         for index, (mean, rate, n) in enumerate(rows)
         if bins.mass[index] > 0
     )

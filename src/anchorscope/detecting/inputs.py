@@ -23,7 +23,9 @@ IN_ITEMS = ("log_prob_mean", "log_prob_min", "text")
 ONE_PASS = tuple(
     name
     for name, entry in OWN_DETECTORS.items()
-    if entry.variant_of is None and set(entry.runs) <= {"question-only"} and set(entry.columns) <= set(IN_ITEMS)
+    if entry.variant_of is None
+    and set(entry.runs) <= {"question-only"}
+    and set(entry.columns) <= set(IN_ITEMS)
 )
 """Detectors that read one pass over question and answer: what `anchorscope fit` compares."""
 
@@ -60,7 +62,11 @@ class DetectOptions:
         check((), (*(self.detectors or DETECTORS), *(self.bundles or ())))
         for name in self.bundles or ():
             if not DETECTORS[name].saved:
-                others = [other for other, entry in DETECTORS.items() if entry.saved and entry.variant_of is None]
+                others = [
+                    other
+                    for other, entry in DETECTORS.items()
+                    if entry.saved and entry.variant_of is None
+                ]
                 raise UserError(
                     f"The detector {name!r} cannot be saved: it is there to compare with, and new answers do not have "
                     f"what it reads; choose others with --bundles: {', '.join(others)}."
@@ -68,16 +74,24 @@ class DetectOptions:
         for name, (least, most) in OPTION_LIMITS.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                limit = f"at least {least} is needed" if value < least else f"at most {most:,} is allowed"
+                limit = (
+                    f"at least {least} is needed"
+                    if value < least
+                    else f"at most {most:,} is allowed"
+                )
                 raise UserError(f"--{name} is {shortened(value)}; {limit}.")
         for risk in self.risks:
             if not 0 < risk < 1:
-                raise UserError(f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1.")
+                raise UserError(
+                    f"--risk is {risk:g}; it is a share of the accepted answers, between 0 and 1."
+                )
 
     @property
     def wanted(self) -> tuple[str, ...]:
         """Detectors that were asked for; bundles that nobody named are saved where the runs allow it."""
-        return tuple(dict.fromkeys([*(self.detectors or DETECTORS), *(self.bundles or ())]))
+        return tuple(
+            dict.fromkeys([*(self.detectors or DETECTORS), *(self.bundles or ())])
+        )
 
 
 def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
@@ -86,7 +100,10 @@ def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
     needed = {
         "states": True,
         "states-cut": any(KNOCKOUT in entry.runs for entry in entries),
-        "detection": any({*entry.runs} & {*DETECTION_RUNS} or {*entry.columns} - {*IN_ITEMS} for entry in entries),
+        "detection": any(
+            {*entry.runs} & {*DETECTION_RUNS} or {*entry.columns} - {*IN_ITEMS}
+            for entry in entries
+        ),
     }
     return tuple(name for name, is_read in needed.items() if is_read)
 
@@ -94,9 +111,18 @@ def needed_keep(detectors: Iterable[str]) -> tuple[str, ...]:
 def fit_options(**options: Any) -> tuple[DetectOptions, dict[str, Any]]:
     """The options of `fit`: those of `detect`, and those of a run that keeps what the detectors read."""
     device = str(options.pop("device", None) or "auto").replace("balanced", "auto")
-    chosen = DetectOptions(**{**options, "detectors": options.get("detectors") or ONE_PASS, "device": device})
+    chosen = DetectOptions(
+        **{
+            **options,
+            "detectors": options.get("detectors") or ONE_PASS,
+            "device": device,
+        }
+    )
     keep = needed_keep(chosen.wanted)
-    return chosen, {"keep": keep, **({"random_cuts": 1} if "states-cut" in keep else {})}
+    return chosen, {
+        "keep": keep,
+        **({"random_cuts": 1} if "states-cut" in keep else {}),
+    }
 
 
 def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:
@@ -112,7 +138,11 @@ def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         name
         for name in needed_keep(names)
-        if any(f"states/{dataset}/{file}" not in kept for dataset in datasets for file in files[name])
+        if any(
+            f"states/{dataset}/{file}" not in kept
+            for dataset in datasets
+            for file in files[name]
+        )
     )
 
 
@@ -124,7 +154,11 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
     first = runs[0]
     for run in runs:
         for what, mine, theirs in (
-            ("model", first.manifest["model"]["fingerprint"], run.manifest["model"]["fingerprint"]),
+            (
+                "model",
+                first.manifest["model"]["fingerprint"],
+                run.manifest["model"]["fingerprint"],
+            ),
             ("site", first.recipe.site, run.recipe.site),
             ("position", first.recipe.position, run.recipe.position),
         ):
@@ -141,7 +175,9 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
                     f"or under another prompt."
                 )
             seen.add(shown)
-            used = run.parquet("items").filter((pl.col("dataset") == name) & (pl.col("status") == "used"))
+            used = run.parquet("items").filter(
+                (pl.col("dataset") == name) & (pl.col("status") == "used")
+            )
             n_true = used["truthful"].sum()
             if min(n_true, used.height - n_true) < LEAST_PER_CLASS:
                 raise UserError(
@@ -153,4 +189,8 @@ def open_runs(paths: Sequence[Path]) -> list[FinishedRun]:
 
 def shown_name(run: FinishedRun, name: str, first: FinishedRun) -> str:
     """What a dataset of a run is called beside those of the first run."""
-    return name if run.recipe.prompt == first.recipe.prompt else f"{name} (prompt {run.recipe.prompt})"
+    return (
+        name
+        if run.recipe.prompt == first.recipe.prompt
+        else f"{name} (prompt {run.recipe.prompt})"
+    )

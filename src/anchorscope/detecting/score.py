@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anchorscope.datasets.catalog import BUILT_IN, HUB, WITH_FILE, DatasetSpec, open_dataset, parse_spec
+from anchorscope.datasets.catalog import (
+    BUILT_IN,
+    HUB,
+    WITH_FILE,
+    DatasetSpec,
+    open_dataset,
+    parse_spec,
+)
 from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
@@ -24,7 +31,15 @@ if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is import
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
-COLUMNS = ("item_id", "question", "answer", "truth_probability", "log_odds", "verdict", "warnings")
+COLUMNS = (
+    "item_id",
+    "question",
+    "answer",
+    "truth_probability",
+    "log_odds",
+    "verdict",
+    "warnings",
+)
 STANDARD_INPUT = "-"
 _LONGEST_PASSAGE = 1_000_000
 _MOST_INPUT = 100_000_000  # bytes of standard input
@@ -91,7 +106,10 @@ def score(
     questions, bad_rows = read_questions(what, **reading)
     if context is not None:
         passage = _read_passage(context)
-        questions = [question if question.context else replace(question, context=(passage,)) for question in questions]
+        questions = [
+            question if question.context else replace(question, context=(passage,))
+            for question in questions
+        ]
     with loading:
         from anchorscope.detectors.bundle import unpack
         from anchorscope.detectors.detector import Detector
@@ -99,7 +117,14 @@ def score(
 
     trained = unpack(files, str(bundle))
     threshold = trained.threshold(risk)
-    detector = Detector.load(trained, model, device=device, dtype=dtype, batch_tokens=batch_tokens, progress=progress)
+    detector = Detector.load(
+        trained,
+        model,
+        device=device,
+        dtype=dtype,
+        batch_tokens=batch_tokens,
+        progress=progress,
+    )
     began = time.monotonic()
     with few_collections() if len(questions) > 1 else nullcontext():
         scores = detector.score_questions(questions, risk=risk)
@@ -107,7 +132,9 @@ def score(
     seconds = time.monotonic() - began
     names = tuple(question.item_id for question in questions)
     verdict_risk = None if threshold is None else threshold.risk
-    scored = Scored(trained, names, tuple(scores), verdict_risk, bad_rows, seconds, uses)
+    scored = Scored(
+        trained, names, tuple(scores), verdict_risk, bad_rows, seconds, uses
+    )
     if out is not None:
         write_rows(scored.rows(), out)
     return scored
@@ -121,9 +148,14 @@ def measure_uses(
         return ()
     from anchorscope.evidence.sources import answers_use
 
-    given = [replace(question, model_answer=score.answer) for question, score in zip(questions, scores, strict=True)]
+    given = [
+        replace(question, model_answer=score.answer)
+        for question, score in zip(questions, scores, strict=True)
+    ]
     session = detector.session
-    uses = answers_use(session.executor, session.planner, session.items(given), session.progress)
+    uses = answers_use(
+        session.executor, session.planner, session.items(given), session.progress
+    )
     return tuple(use_record(*use, detector.trained.context_use) for use in uses)
 
 
@@ -135,11 +167,15 @@ def _read_passage(given: str) -> str:
             with open_regular(path) as file:
                 text = file.read(_LONGEST_PASSAGE).decode().strip()
         elif path.suffix.lower() in _READ:
-            raise UserError(f"--context {given!r} is no file; give the name of a text file, or the passage itself.")
+            raise UserError(
+                f"--context {given!r} is no file; give the name of a text file, or the passage itself."
+            )
     except OSError:  # too long for a path: a passage
         pass
     except UnicodeDecodeError:
-        raise UserError(f"--context {given!r} is not UTF-8 text; save it as UTF-8.") from None
+        raise UserError(
+            f"--context {given!r} is not UTF-8 text; save it as UTF-8."
+        ) from None
     if not text:
         raise UserError("--context is empty; give a passage, or leave it out.")
     return text
@@ -157,19 +193,30 @@ def read_questions(
 
     `answer` is that of a single question. Unless the model may `generate` answers, every question needs one.
     """
-    named = [text for text in what if text == STANDARD_INPUT or dataset_of(text) is not None]
+    named = [
+        text for text in what if text == STANDARD_INPUT or dataset_of(text) is not None
+    ]
     if named and len(what) > 1:
-        raise UserError(f"{named[0]!r} is given beside other questions; give questions, or one file, or - alone.")
+        raise UserError(
+            f"{named[0]!r} is given beside other questions; give questions, or one file, or - alone."
+        )
     if answer is not None and (named or len(what) > 1):
         raise UserError(
             "--answer goes with a single question; several stand in a file with the columns question, answer."
         )
-    spec, bad_rows = dataset_of(what[0]) if named and named[0] != STANDARD_INPUT else None, 0
+    spec, bad_rows = (
+        dataset_of(what[0]) if named and named[0] != STANDARD_INPUT else None,
+        0,
+    )
     if spec is not None:
-        reading = open_dataset(spec, on_bad_row, parse_columns(columns), graded=False, large=large_files)
+        reading = open_dataset(
+            spec, on_bad_row, parse_columns(columns), graded=False, large=large_files
+        )
         questions, bad_rows = list(reading), reading.bad
         if not questions:
-            raise UserError(f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad).")
+            raise UserError(
+                f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad)."
+            )
     else:
         texts = read_lines() if named else what
         questions = [asked(text, answer, number) for number, text in enumerate(texts)]
@@ -185,14 +232,20 @@ def read_questions(
 def read_lines() -> list[str]:
     """The questions on standard input, one a line; blank lines are left out."""
     if sys.stdin is None or sys.stdin.isatty():
-        raise UserError("- reads questions from standard input, one a line, and nothing is piped into it.")
+        raise UserError(
+            "- reads questions from standard input, one a line, and nothing is piped into it."
+        )
     data = sys.stdin.buffer.read(_MOST_INPUT + 1)
     if len(data) > _MOST_INPUT:
-        raise UserError(f"Standard input has more than {_MOST_INPUT / 1e6:g} MB; write it to a file and give its name.")
+        raise UserError(
+            f"Standard input has more than {_MOST_INPUT / 1e6:g} MB; write it to a file and give its name."
+        )
     try:
         lines = [line for line in data.decode().splitlines() if line.strip()]
     except UnicodeDecodeError:
-        raise UserError("Standard input is not valid UTF-8 text; write it in UTF-8.") from None
+        raise UserError(
+            "Standard input is not valid UTF-8 text; write it in UTF-8."
+        ) from None
     if not lines:
         raise UserError("Standard input holds no question; give one a line.")
     return lines
@@ -201,23 +254,37 @@ def read_lines() -> list[str]:
 def dataset_of(what: str) -> DatasetSpec | None:
     """The dataset that a text names: one known by name, a file that is there or reads like one; None for a question."""
     text = what.strip()
-    if text in (*BUILT_IN, *WITH_FILE) or text.startswith(("file:", HUB)) or text.split("=")[0] in WITH_FILE:
+    if (
+        text in (*BUILT_IN, *WITH_FILE)
+        or text.startswith(("file:", HUB))
+        or text.split("=")[0] in WITH_FILE
+    ):
         return parse_spec(text)
     try:
         path = Path(text).expanduser()
         is_file = path.exists() and not (path.is_dir() and " " in text)
     except (OSError, RuntimeError):  # too long for a path, or the home of nobody
         path, is_file = Path(text[-20:]), False
-    return parse_spec(f"file:{text}") if text and (is_file or path.suffix.lower() in _READ) else None
+    return (
+        parse_spec(f"file:{text}")
+        if text and (is_file or path.suffix.lower() in _READ)
+        else None
+    )
 
 
 def _refuse_unwritable(out: Path) -> None:
     if out.suffix.lower() not in WRITTEN:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
-        raise UserError(f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}.")
-    if os.path.lexists(out) and not (out.is_file() and b"truth_probability" in read_regular(out)):
-        raise UserError(f"--out {str(out)!r} is there already and holds no scores; choose another name.")
+        raise UserError(
+            f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}."
+        )
+    if os.path.lexists(out) and not (
+        out.is_file() and b"truth_probability" in read_regular(out)
+    ):
+        raise UserError(
+            f"--out {str(out)!r} is there already and holds no scores; choose another name."
+        )
 
 
 def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
@@ -227,7 +294,11 @@ def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
     text, number = pl.String(), pl.Float64()
     types = (text, text, text, number, number, text, pl.List(text))
     schema = dict(zip(COLUMNS, types, strict=True))
-    schema |= {name: pl.Int64() if name == "passage" else number for name in USE_COLUMNS if name in rows[0]}
+    schema |= {
+        name: pl.Int64() if name == "passage" else number
+        for name in USE_COLUMNS
+        if name in rows[0]
+    }
     frame = pl.DataFrame(rows, schema=schema)
     try:
         make_folder(out.parent)
@@ -237,7 +308,9 @@ def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
             elif out.suffix.lower() == ".jsonl":
                 frame.write_ndjson(half_made)
             else:
-                frame.with_columns(pl.col("warnings").list.join("; ")).write_csv(half_made)
+                frame.with_columns(pl.col("warnings").list.join("; ")).write_csv(
+                    half_made
+                )
     except OSError as error:
         raise UserError(
             f"--out {str(out)!r} cannot be written ({error.strerror}); choose a place where files can be made."

@@ -17,7 +17,14 @@ from torch import Tensor
 
 from anchorscope.detectors.data import DetectorFit, TrainingData, fit_stacked
 from anchorscope.detectors.features import QUESTION_ONLY, StateKey
-from anchorscope.detectors.fitted import NEIGHBOURS, Fitted, TrainingRange, WeightedSum, WithFallback, mean_of_nearest
+from anchorscope.detectors.fitted import (
+    NEIGHBOURS,
+    Fitted,
+    TrainingRange,
+    WeightedSum,
+    WithFallback,
+    mean_of_nearest,
+)
 
 SHARE_AWAY = 0.15
 """Of the stack, far from the training questions."""
@@ -39,12 +46,22 @@ def fit_auto(data: TrainingData, groups: Int[np.ndarray, " item"]) -> DetectorFi
     """`auto`; without log-probabilities the single probe takes the place of confidence."""
     probes = [data.at_best(data.bank, [index]) for index in range(len(data.keys))]
     stack = fit_stacked(data, probes, data.confidence)
-    confidence = fit_stacked(data, () if data.confidence else (data.probe,), data.confidence)
-    helps = data.training.inner_auc(stack.scores) > data.training.inner_auc(confidence.scores)
+    confidence = fit_stacked(
+        data, () if data.confidence else (data.probe,), data.confidence
+    )
+    helps = data.training.inner_auc(stack.scores) > data.training.inner_auc(
+        confidence.scores
+    )
     ranges = Ranges(data, groups, QUESTION_ONLY)
-    distance = torch.stack([ranges.distance(number) for number in range(data.training.n_sets)])
-    border = torch.stack([ranges.among_members(*pair).quantile(BORDER) for pair in enumerate(distance)])
-    away = torch.sigmoid((distance - border[:, None]) / (SOFTNESS * border[:, None].clamp(min=1e-12)))
+    distance = torch.stack(
+        [ranges.distance(number) for number in range(data.training.n_sets)]
+    )
+    border = torch.stack(
+        [ranges.among_members(*pair).quantile(BORDER) for pair in enumerate(distance)]
+    )
+    away = torch.sigmoid(
+        (distance - border[:, None]) / (SOFTNESS * border[:, None].clamp(min=1e-12))
+    )
     share = torch.where(helps[:, None], 1 - (1 - SHARE_AWAY) * away, 0.0)
     scores = share * stack.scores + (1 - share) * confidence.scores
     build_stack, build_confidence = stack.build, confidence.build
@@ -56,7 +73,9 @@ def fit_auto(data: TrainingData, groups: Int[np.ndarray, " item"]) -> DetectorFi
             return build_confidence(number)
         both = build_stack(number), build_confidence(number)
         elsewhere = WeightedSum(both, (SHARE_AWAY, 1 - SHARE_AWAY), (), (), 0.0)
-        return WithFallback(both[0], elsewhere, ranges.build(number, float(border[number])))
+        return WithFallback(
+            both[0], elsewhere, ranges.build(number, float(border[number]))
+        )
 
     return DetectorFit(scores.float(), build)
 
@@ -76,37 +95,62 @@ class Ranges:
 
     @cached_property
     def key(self) -> StateKey:
-        return self.run, self.data.site, self.data.layers[int(DEPTH * len(self.data.layers))]
+        return (
+            self.run,
+            self.data.site,
+            self.data.layers[int(DEPTH * len(self.data.layers))],
+        )
 
     @cached_property
-    def projection(self) -> tuple[Float[Tensor, "direction d_model"], Float[Tensor, " direction"]]:
+    def projection(
+        self,
+    ) -> tuple[Float[Tensor, "direction d_model"], Float[Tensor, " direction"]]:
         """Weight and offset that turn a state into coordinates: along the leading directions, of deviation one."""
         states = self.data.project((self.key,))
-        spread = states.values[0, :, :DIRECTIONS].double().std(dim=0).clamp(min=1e-9).cpu()
-        weight, offset = states.directions.weight[0, :DIRECTIONS], states.directions.offset[0, :DIRECTIONS]
+        spread = (
+            states.values[0, :, :DIRECTIONS].double().std(dim=0).clamp(min=1e-9).cpu()
+        )
+        weight, offset = (
+            states.directions.weight[0, :DIRECTIONS],
+            states.directions.offset[0, :DIRECTIONS],
+        )
         return weight / spread[:, None], offset / spread
 
     @cached_property
     def coordinates(self) -> Float[Tensor, "item direction"]:
         weight, offset = (part.to(self.data.device) for part in self.projection)
-        return self.data.features.state(self.key).to(self.data.device).double() @ weight.T + offset
+        return (
+            self.data.features.state(self.key).to(self.data.device).double() @ weight.T
+            + offset
+        )
 
     def remembered(self, number: int) -> Int[Tensor, " state"]:
         """The members of a set to which distances are measured."""
         members = np.flatnonzero(self.data.training.members[number])
-        chosen = members[np.linspace(0, len(members) - 1, min(len(members), MOST_STATES)).round().astype(int)]
+        chosen = members[
+            np.linspace(0, len(members) - 1, min(len(members), MOST_STATES))
+            .round()
+            .astype(int)
+        ]
         return torch.from_numpy(chosen).to(self.data.device)
 
     def distance(self, number: int) -> Float[Tensor, " item"]:
         """Mean distance to the nearest members of a set that are of other groups."""
-        groups, known = torch.from_numpy(self.groups).to(self.data.device), self.remembered(number)
+        groups, known = (
+            torch.from_numpy(self.groups).to(self.data.device),
+            self.remembered(number),
+        )
         apart = torch.cdist(self.coordinates, self.coordinates[known])
         apart = apart.masked_fill(groups[:, None] == groups[known][None], torch.inf)
         return mean_of_nearest(apart, min(NEIGHBOURS, max(1, len(known) - 1)))
 
-    def among_members(self, number: int, distance: Float[Tensor, " item"]) -> Float[Tensor, " member"]:
+    def among_members(
+        self, number: int, distance: Float[Tensor, " item"]
+    ) -> Float[Tensor, " member"]:
         """Distances of a set's own members."""
-        return distance[torch.from_numpy(self.data.training.members[number]).to(distance.device)]
+        return distance[
+            torch.from_numpy(self.data.training.members[number]).to(distance.device)
+        ]
 
     def build(self, number: int, border: float | None = None) -> TrainingRange:
         """The range of one set, on raw states."""
@@ -116,7 +160,9 @@ class Ranges:
             weight,
             offset,
             self.coordinates[self.remembered(number)].float().cpu(),
-            float(self.among_members(number, self.distance(number)).quantile(1 - BEYOND)),
+            float(
+                self.among_members(number, self.distance(number)).quantile(1 - BEYOND)
+            ),
             border=border,
             softness=SOFTNESS,
         )

@@ -34,7 +34,15 @@ from anchorscope.detectors.bundle_files import (
     written,
 )
 from anchorscope.detectors.features import CLEAN, Needs
-from anchorscope.detectors.fitted import Fitted, LinearProbe, TrainingRange, load, load_detector, store, store_detector
+from anchorscope.detectors.fitted import (
+    Fitted,
+    LinearProbe,
+    TrainingRange,
+    load,
+    load_detector,
+    store,
+    store_detector,
+)
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
 from anchorscope.files import canonical_hash
@@ -69,11 +77,15 @@ class DetectorSetting:
     max_new_tokens: int = 16
 
     @classmethod
-    def of(cls, model: Mapping[str, Any], template: Template, position: str, **others: Any) -> "DetectorSetting":
+    def of(
+        cls, model: Mapping[str, Any], template: Template, position: str, **others: Any
+    ) -> "DetectorSetting":
         """The setting of a run's model, as its manifest has it, and prompt; `others` are the rest of its fields."""
         same = ("source", "fingerprint", "tokenizer", "n_layers", "d_model", "dtype")
         facts = {name: model[name] for name in same}
-        return cls(model=model["name"], template=template, position=position, **facts, **others)
+        return cls(
+            model=model["name"], template=template, position=position, **facts, **others
+        )
 
 
 @dataclass(frozen=True)
@@ -114,17 +126,25 @@ class TrainedDetector:
     @property
     def needs(self) -> Needs:
         """What is read of an item, the range's state included."""
-        return Needs.together([self.fitted.needs, *([] if self.range is None else [self.range.needs])])
+        return Needs.together(
+            [self.fitted.needs, *([] if self.range is None else [self.range.needs])]
+        )
 
     def threshold(self, risk: float | None = None) -> Threshold | None:
         """The threshold of a risk; where none is named, the first that can be reached; None where there is none."""
         if risk is None:
-            reached = [threshold for threshold in self.thresholds if threshold.probability is not None]
+            reached = [
+                threshold
+                for threshold in self.thresholds
+                if threshold.probability is not None
+            ]
             return next(iter([*reached, *self.thresholds]), None)
         for threshold in self.thresholds:
             if abs(threshold.risk - risk) < 1e-9:
                 return threshold
-        risks = ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
+        risks = (
+            ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
+        )
         raise UserError(
             f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {risks}. Choose one "
             f"of these, or train it again with the risk that you want."
@@ -136,10 +156,14 @@ class TrainedDetector:
         if threshold is None:
             return [f"no risk was measured: accepted from probability {HALF:g} on"]
         if threshold.probability is None:
-            return [f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"]
+            return [
+                f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"
+            ]
         first = self.thresholds[0]
         if risk is None and first.probability is None:
-            return [f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"]
+            return [
+                f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"
+            ]
         return []
 
 
@@ -160,7 +184,12 @@ def pack(trained: TrainedDetector) -> dict[str, bytes]:
     span = None if trained.range is None else store(trained.range, _RANGE, tensors)
     _refuse_no_numbers(tensors, f"Detector {trained.name!r} cannot be saved")
     # Copies: the same weights may stand in two parts, and safetensors takes no tensors that share memory.
-    weights = save_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()})
+    weights = save_tensors(
+        {
+            name: tensor.detach().cpu().clone().contiguous()
+            for name, tensor in tensors.items()
+        }
+    )
     values = {part: getattr(trained, part) for part in _RECORDS}
     record = {
         "schema": SCHEMA,
@@ -168,10 +197,17 @@ def pack(trained: TrainedDetector) -> dict[str, bytes]:
         "name": trained.name,
         "parts": parts,
         _RANGE: span,
-        **{part: TypeAdapter(_RECORDS[part]).dump_python(value) for part, value in values.items() if value is not None},
+        **{
+            part: TypeAdapter(_RECORDS[part]).dump_python(value)
+            for part, value in values.items()
+            if value is not None
+        },
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    files = {JSON: written({**record, "sha256": canonical_hash(record)}), WEIGHTS: weights}
+    files = {
+        JSON: written({**record, "sha256": canonical_hash(record)}),
+        WEIGHTS: weights,
+    }
     size = sum(map(len, files.values()))
     if size > MOST_BYTES:
         raise UserError(
@@ -199,15 +235,30 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
         trained = TrainedDetector(
             name=str(record["name"]),
             fitted=load_detector(tensors, record["parts"][_FITTED], _FITTED),
-            range=None if record[_RANGE] is None else load(TrainingRange, tensors, record[_RANGE], _RANGE),
+            range=None
+            if record[_RANGE] is None
+            else load(TrainingRange, tensors, record[_RANGE], _RANGE),
             sha256=str(record["sha256"]),
-            **{part: TypeAdapter(kind).validate_python(record.get(part)) for part, kind in _RECORDS.items()},
+            **{
+                part: TypeAdapter(kind).validate_python(record.get(part))
+                for part, kind in _RECORDS.items()
+            },
         )
     except UserError as error:
         raise UserError(f"The bundle {name!r} cannot be used: {error}.") from None
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (
+        SafetensorError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+    ) as error:
         reason = " ".join(str(error).split())[:120] or type(error).__name__
-        raise refused(name, f"it lacks something or holds something else than a detector ({reason})") from None
+        raise refused(
+            name,
+            f"it lacks something or holds something else than a detector ({reason})",
+        ) from None
     _refuse_no_numbers(tensors, f"The bundle {name!r} cannot be used")
     return trained
 
@@ -215,7 +266,9 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
 def _refuse_no_numbers(tensors: Mapping[str, Tensor], what: str) -> None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise UserError(f"{what}: its weights {name!r} hold NaN or infinity; train it again.")
+            raise UserError(
+                f"{what}: its weights {name!r} hold NaN or infinity; train it again."
+            )
 
 
 _MEANINGS = {
@@ -239,7 +292,14 @@ def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
             f"is: anchorscope detect RUN --bundles probe."
         )
     _, site, layer = fitted.key
-    tensors = save_tensors({"weight": (calibration.slope * fitted.weight.double()).float().cpu().contiguous()})
+    tensors = save_tensors(
+        {
+            "weight": (calibration.slope * fitted.weight.double())
+            .float()
+            .cpu()
+            .contiguous()
+        }
+    )
     facts = ("model", "source", "fingerprint", "n_layers", "d_model", "dtype")
     record = {
         "schema": "anchorscope-linear-probe",

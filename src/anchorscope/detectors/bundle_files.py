@@ -26,7 +26,9 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
         try:
             files[name] = read_regular(folder / name, MOST_BYTES)
         except OSError as error:
-            reason = f"{name} is missing" if folder.is_dir() else "there is no such folder"
+            reason = (
+                f"{name} is missing" if folder.is_dir() else "there is no such folder"
+            )
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
                 reason = f"{name} cannot be read ({error.strerror})"
             raise UserError(
@@ -38,10 +40,16 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes a folder of these files, whole or not at all, in the place of one that holds the same and nothing else."""
-    others = sorted(path.name for path in folder.iterdir() if path.name not in files) if folder.is_dir() else []
+    others = (
+        sorted(path.name for path in folder.iterdir() if path.name not in files)
+        if folder.is_dir()
+        else []
+    )
     if others or (folder.exists() and not folder.is_dir()):
         content = f"it holds {others[0]!r}" if others else "it is a file"
-        raise UserError(f"{str(folder)!r} is no bundle ({content}) and is not replaced; choose another folder.")
+        raise UserError(
+            f"{str(folder)!r} is no bundle ({content}) and is not replaced; choose another folder."
+        )
     make_folder(folder.parent)
     with replacing(folder) as half_made:
         half_made.mkdir()
@@ -52,7 +60,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     """What `detector.json` says, if both files are as they were written; `name` is what an error calls the bundle."""
     if sum(map(len, files.values())) > MOST_BYTES:
-        raise refused(name, f"it has more than {MOST_BYTES / 1e6:g} MB, which no detector needs")
+        raise refused(
+            name, f"it has more than {MOST_BYTES / 1e6:g} MB, which no detector needs"
+        )
     try:
         record = json.loads(files[JSON])
         as_written = written(record)  # refuses NaN
@@ -68,9 +78,14 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
         )
     content = {key: value for key, value in record.items() if key != "sha256"}
     if canonical_hash(content) != record.get("sha256") or as_written != files[JSON]:
-        raise refused(name, f"{JSON} was altered (its sha256 is not that of its content)")
+        raise refused(
+            name, f"{JSON} was altered (its sha256 is not that of its content)"
+        )
     if hashlib.sha256(files[WEIGHTS]).hexdigest() != record.get("weights_sha256"):
-        raise refused(name, f"{WEIGHTS} was altered or cut off (its sha256 is not the one in {JSON})")
+        raise refused(
+            name,
+            f"{WEIGHTS} was altered or cut off (its sha256 is not the one in {JSON})",
+        )
     return record
 
 
@@ -81,32 +96,59 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
         setting, card = record["setting"], record["card"]
         rows = [
             ("detector", record["name"]),
-            ("model", f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}"),
+            (
+                "model",
+                f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}",
+            ),
             ("reads", f"{setting['position']}, {setting['template']['kind']} prompt"),
             ("trained on", card["data"]),
             *(("tried on", name) for name in card["shifts"]),
             *(("limit", limit) for limit in card["limits"]),
-            ("made with", ", ".join(f"{name} {version}" for name, version in card["versions"].items())),
+            (
+                "made with",
+                ", ".join(
+                    f"{name} {version}" for name, version in card["versions"].items()
+                ),
+            ),
             ("sha256", record["sha256"]),
             ("",),
         ]
         for threshold in record["thresholds"]:
             start = threshold["probability"]
-            accepted = "nothing" if start is None else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
+            accepted = (
+                "nothing"
+                if start is None
+                else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
+            )
             rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
         rows.append(("" if card["quality"] else "nothing was measured",))
         for row in card["quality"]:
-            ends = f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]" if "ci_low" in row and "ci_high" in row else ""
-            where = f"{row['train']} → {row['test']}, {row['prevalence']}" if "train" in row else ""
+            ends = (
+                f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
+                if "ci_low" in row and "ci_high" in row
+                else ""
+            )
+            where = (
+                f"{row['train']} → {row['test']}, {row['prevalence']}"
+                if "train" in row
+                else ""
+            )
             rows.append((row["metric"], f"{row['value']:.3f}{ends} {where}"))
         return rows
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise refused(str(folder), f"the card in {JSON} lacks something or holds something else") from None
+        raise refused(
+            str(folder), f"the card in {JSON} lacks something or holds something else"
+        ) from None
 
 
 def written(record: Mapping[str, Any]) -> bytes:
     """The one way in which a record is written; NaN is refused, since JSON has none."""
-    return (json.dumps(record, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
+    return (
+        json.dumps(
+            record, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False
+        )
+        + "\n"
+    ).encode()
 
 
 def refused(name: str, why: str) -> UserError:

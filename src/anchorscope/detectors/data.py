@@ -19,7 +19,11 @@ from torch.nn.functional import softplus
 from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, StateKey
 from anchorscope.detectors.fitted import Fitted, LinearProbe, WeightedSum
 from anchorscope.detectors.training import INNER_FOLDS, Training, fit_stack
-from anchorscope.evidence_parts.principal import Directions, default_directions, principal_directions
+from anchorscope.evidence_parts.principal import (
+    Directions,
+    default_directions,
+    principal_directions,
+)
 from anchorscope.models.process_settings import true_float32, workers_of_one_thread
 from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.grid_search import STRENGTHS, weighted_auc
@@ -39,9 +43,17 @@ class Bank:
     inner_auc: Float[Tensor, "problem set"]
 
 
-def fit_bank(states: Shaped[Tensor, "problem item direction"], training: Training, device: torch.device) -> Bank:
+def fit_bank(
+    states: Shaped[Tensor, "problem item direction"],
+    training: Training,
+    device: torch.device,
+) -> Bank:
     """Probes of every problem and training set."""
-    targets, fitted, held = training.targets(device), training.fitted_on(device), training.held_out(device)
+    targets, fitted, held = (
+        training.targets(device),
+        training.fitted_on(device),
+        training.held_out(device),
+    )
     n_sets, n_strengths = training.n_sets, len(STRENGTHS)
     strengths = torch.tensor(STRENGTHS, device=device)
     refit = TrainingSets(
@@ -55,11 +67,19 @@ def fit_bank(states: Shaped[Tensor, "problem item direction"], training: Trainin
         refit,
         labels=targets.repeat_interleave(INNER_FOLDS * n_strengths, 0),
         members=fitted[:, :INNER_FOLDS].flatten(0, 1).repeat_interleave(n_strengths, 0),
-        scaling=torch.arange(n_sets, device=device).repeat_interleave(INNER_FOLDS * n_strengths),
+        scaling=torch.arange(n_sets, device=device).repeat_interleave(
+            INNER_FOLDS * n_strengths
+        ),
         strengths=strengths.repeat(n_sets * INNER_FOLDS),
     )
     n_problems, n_items, width = states.shape
-    plan = plan_chunks((n_problems, n_items, width), len(grid.members), device, None, states.element_size())
+    plan = plan_chunks(
+        (n_problems, n_items, width),
+        len(grid.members),
+        device,
+        None,
+        states.element_size(),
+    )
 
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, ...]:
@@ -80,9 +100,13 @@ def fit_bank(states: Shaped[Tensor, "problem item direction"], training: Trainin
         ]
         of_all = data.to_raw(whole.weight, whole.intercept, refit.scaling)
         parts = [
-            torch.cat([folds, all_items[:, :, None]], dim=2) for folds, all_items in zip(of_folds, of_all, strict=True)
+            torch.cat([folds, all_items[:, :, None]], dim=2)
+            for folds, all_items in zip(of_folds, of_all, strict=True)
         ]
-        return (*(part.to(device) for part in parts), weighted_auc(at_chosen(logits), held, targets[:, None]))
+        return (
+            *(part.to(device) for part in parts),
+            weighted_auc(at_chosen(logits), held, targets[:, None]),
+        )
 
     with true_float32():
         chunks = list(in_chunks(states, plan, device, fit))
@@ -91,8 +115,12 @@ def fit_bank(states: Shaped[Tensor, "problem item direction"], training: Trainin
 
 def _held_out_loss(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
     """Weighted mean log-loss of the inner folds' held-out items, [problem, set, strength]."""
-    total = torch.zeros(*logits.shape[:2], logits.shape[3], dtype=torch.double, device=logits.device)
-    for fold in range(INNER_FOLDS):  # one at a time: all together would be twice the grid's own memory
+    total = torch.zeros(
+        *logits.shape[:2], logits.shape[3], dtype=torch.double, device=logits.device
+    )
+    for fold in range(
+        INNER_FOLDS
+    ):  # one at a time: all together would be twice the grid's own memory
         signed = logits[:, :, fold] * (1 - 2 * targets)[:, None]
         total += (softplus(signed) * held[:, fold, None]).double().sum(-1)
     return total / held.sum((1, 2)).double()[:, None]
@@ -123,18 +151,25 @@ class ProbeFits:
         """Log-odds of each item by a fit that never saw it."""
         return self.scores_of(self.states.values)
 
-    def scores_of(self, states: Float[Tensor, "place item direction"]) -> Float[Tensor, "set item"]:
+    def scores_of(
+        self, states: Float[Tensor, "place item direction"]
+    ) -> Float[Tensor, "set item"]:
         """The same of other states at the same places."""
         log_odds = self.weight.new_empty(*self.bias.shape, states.shape[1])
         for place in np.unique(self.best).tolist():
             sets = np.flatnonzero(self.best == place)
-            log_odds[sets] = self.weight[sets] @ states[place].T + self.bias[sets][..., None]
+            log_odds[sets] = (
+                self.weight[sets] @ states[place].T + self.bias[sets][..., None]
+            )
         return self.training.assemble(log_odds)
 
     def build(self, number: int) -> LinearProbe:
         """One training set's probe, acting on raw states."""
         place = int(self.best[number])
-        weight, bias = self.weight[number, INNER_FOLDS], float(self.bias[number, INNER_FOLDS])
+        weight, bias = (
+            self.weight[number, INNER_FOLDS],
+            float(self.bias[number, INNER_FOLDS]),
+        )
         raw, raw_bias = self.states.directions.to_raw(place, weight, bias)
         return LinearProbe(self.states.keys[place], raw.float(), raw_bias)
 
@@ -151,12 +186,20 @@ class TrainingData:
 
     @cached_property
     def layers(self) -> tuple[int, ...]:
-        return tuple(sorted(layer for run, site, layer in self.features.states if run == CLEAN and site == self.site))
+        return tuple(
+            sorted(
+                layer
+                for run, site, layer in self.features.states
+                if run == CLEAN and site == self.site
+            )
+        )
 
     @cached_property
     def keys(self) -> tuple[StateKey, ...]:
         """Clean states: the headline site's first, then the residual stream's."""
-        residual = sorted(key for key in self.features.states if key[:2] == (CLEAN, RESIDUAL))
+        residual = sorted(
+            key for key in self.features.states if key[:2] == (CLEAN, RESIDUAL)
+        )
         return tuple(dict.fromkeys([*self.headline(CLEAN), *residual]))
 
     def headline(self, run: str) -> tuple[StateKey, ...]:
@@ -167,25 +210,45 @@ class TrainingData:
         """The clean states of all keys."""
         return self.project(self.keys)
 
-    def project(self, keys: tuple[StateKey, ...], directions: Directions | None = None) -> ProjectedStates:
+    def project(
+        self, keys: tuple[StateKey, ...], directions: Directions | None = None
+    ) -> ProjectedStates:
         """States along these directions, or along their own: each key is a problem by itself."""
         if directions is None:
-            device, width = self.device, next(iter(self.features.states.values())).shape[1]
+            device, width = (
+                self.device,
+                next(iter(self.features.states.values())).shape[1],
+            )
             most = default_directions(self.features.n_items, width)
-            size = 1 if device.type == "cpu" else 16  # every core of a CPU takes keys of its own
+            size = (
+                1 if device.type == "cpu" else 16
+            )  # every core of a CPU takes keys of its own
             groups = [keys[first : first + size] for first in range(0, len(keys), size)]
 
             def of_keys(own: tuple[StateKey, ...]) -> Directions:
-                return principal_directions(torch.stack([*map(self.features.state, own)]), most, device)
+                return principal_directions(
+                    torch.stack([*map(self.features.state, own)]), most, device
+                )
 
-            with workers_of_one_thread(torch.get_num_threads() if size == 1 else 1) as pool:
-                weights, offsets = zip(*((part.weight, part.offset) for part in pool.map(of_keys, groups)), strict=True)
+            with workers_of_one_thread(
+                torch.get_num_threads() if size == 1 else 1
+            ) as pool:
+                weights, offsets = zip(
+                    *((part.weight, part.offset) for part in pool.map(of_keys, groups)),
+                    strict=True,
+                )
             directions = Directions(torch.cat(weights), torch.cat(offsets))
-        return ProjectedStates(keys, directions, directions.reduce(map(self.features.state, keys), self.device))
+        return ProjectedStates(
+            keys,
+            directions,
+            directions.reduce(map(self.features.state, keys), self.device),
+        )
 
     def changed(self, run: str) -> Float[Tensor, "layer item direction"]:
         """Another run's states at the headline site, along the clean directions."""
-        return self.clean.directions.reduce(map(self.features.state, self.headline(run)), self.device)
+        return self.clean.directions.reduce(
+            map(self.features.state, self.headline(run)), self.device
+        )
 
     @cached_property
     def bank(self) -> Bank:
@@ -199,27 +262,46 @@ class TrainingData:
     @cached_property
     def residual_probe(self) -> ProbeFits:
         """The same in the residual stream."""
-        return self.at_best(self.bank, [place for place, key in enumerate(self.keys) if key[1] == RESIDUAL])
+        return self.at_best(
+            self.bank,
+            [place for place, key in enumerate(self.keys) if key[1] == RESIDUAL],
+        )
 
-    def at_best(self, bank: Bank, places: Sequence[int], states: ProjectedStates | None = None) -> ProbeFits:
+    def at_best(
+        self, bank: Bank, places: Sequence[int], states: ProjectedStates | None = None
+    ) -> ProbeFits:
         """Each training set's probe at the best of some places; on the clean states unless others are given."""
         chosen = torch.tensor(places, device=bank.inner_auc.device)
         best = chosen[bank.inner_auc[chosen].argmax(0)]
         of_sets = best, torch.arange(len(best), device=best.device)
         return ProbeFits(
-            self.training, states or self.clean, best.cpu().numpy(), bank.weight[of_sets], bank.bias[of_sets]
+            self.training,
+            states or self.clean,
+            best.cpu().numpy(),
+            bank.weight[of_sets],
+            bank.bias[of_sets],
         )
 
     def fit_at_best(self, *trainings: Training) -> list[ProbeFits]:
         """Fits at the single probe's layers, of the same training sets with other labels or other weights."""
         best, n = self.probe.best, len(trainings)
-        weight, bias = (part.new_empty(n, *part.shape) for part in (self.probe.weight, self.probe.bias))
-        for place in np.unique(best).tolist():  # a set is fitted at its own layer and at no other
+        weight, bias = (
+            part.new_empty(n, *part.shape)
+            for part in (self.probe.weight, self.probe.bias)
+        )
+        for place in np.unique(
+            best
+        ).tolist():  # a set is fitted at its own layer and at no other
             sets = np.flatnonzero(best == place)
             own = Training.together([training.take(sets) for training in trainings])
             bank = fit_bank(self.clean.values[place : place + 1], own, self.device)
-            weight[:, sets], bias[:, sets] = (part[0].unflatten(0, (n, -1)) for part in (bank.weight, bank.bias))
-        return [replace(self.probe, weight=w, bias=b) for w, b in zip(weight, bias, strict=True)]
+            weight[:, sets], bias[:, sets] = (
+                part[0].unflatten(0, (n, -1)) for part in (bank.weight, bank.bias)
+            )
+        return [
+            replace(self.probe, weight=w, bias=b)
+            for w, b in zip(weight, bias, strict=True)
+        ]
 
     @cached_property
     def confidence(self) -> tuple[str, ...]:
@@ -228,8 +310,14 @@ class TrainingData:
     def columns(self, names: tuple[str, ...]) -> Float[Tensor, "set item column"]:
         """Plain numbers, the same for every training set."""
         n_items = self.features.n_items
-        values = np.array([self.features.columns[name] for name in names]).reshape(len(names), n_items).T
-        return torch.as_tensor(values, dtype=torch.float32, device=self.device).expand(self.training.n_sets, -1, -1)
+        values = (
+            np.array([self.features.columns[name] for name in names])
+            .reshape(len(names), n_items)
+            .T
+        )
+        return torch.as_tensor(values, dtype=torch.float32, device=self.device).expand(
+            self.training.n_sets, -1, -1
+        )
 
 
 @dataclass(frozen=True)
@@ -240,15 +328,21 @@ class DetectorFit:
     """The detector of one training set, as it is used; None for a baseline that can only be compared."""
 
 
-def fit_stacked(data: TrainingData, probes: Sequence[ProbeFits], names: tuple[str, ...]) -> DetectorFit:
+def fit_stacked(
+    data: TrainingData, probes: Sequence[ProbeFits], names: tuple[str, ...]
+) -> DetectorFit:
     """A logistic regression on the log-odds of probes and on plain numbers: either may be none."""
-    columns = torch.cat([*(probe.scores[..., None] for probe in probes), data.columns(names)], dim=-1)
+    columns = torch.cat(
+        [*(probe.scores[..., None] for probe in probes), data.columns(names)], dim=-1
+    )
     stacked = fit_stack(columns, data.training)
 
     def build(number: int) -> WeightedSum:
         weight, bias = stacked.of_set(number)
         parts = tuple(probe.build(number) for probe in probes)
-        return WeightedSum(parts, weight[: len(parts)], names, weight[len(parts) :], bias)
+        return WeightedSum(
+            parts, weight[: len(parts)], names, weight[len(parts) :], bias
+        )
 
     return DetectorFit(stacked.scores, build)
 

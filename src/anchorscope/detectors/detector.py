@@ -26,7 +26,13 @@ from anchorscope.answers.label import Label
 from anchorscope.answers.template import build_prompts, make_template
 from anchorscope.datasets.question import Question, asked
 from anchorscope.datasets.text import Span
-from anchorscope.detectors.bundle import HALF, Card, DetectorSetting, TrainedDetector, read_bundle
+from anchorscope.detectors.bundle import (
+    HALF,
+    Card,
+    DetectorSetting,
+    TrainedDetector,
+    read_bundle,
+)
 from anchorscope.detectors.features import (
     ANSWER_TOKENS,
     CLEAN,
@@ -51,11 +57,21 @@ from anchorscope.execute.executor import LocalExecutor
 from anchorscope.execute.run_passes import run_answers, run_states
 from anchorscope.interventions.cuts import INTERVENTIONS
 from anchorscope.items import Item
-from anchorscope.models.language_model import LanguageModel, model_fingerprint, tokenizer_fingerprint
+from anchorscope.models.language_model import (
+    LanguageModel,
+    model_fingerprint,
+    tokenizer_fingerprint,
+)
 from anchorscope.models.loading import choose_device
 from anchorscope.models.loading import load as load_model
 from anchorscope.models.wrapping import wrap
-from anchorscope.plan.passes import Place, before_answers, plan_answers, planner_for, shared_tokens
+from anchorscope.plan.passes import (
+    Place,
+    before_answers,
+    plan_answers,
+    planner_for,
+    shared_tokens,
+)
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting, question_tokens
 from anchorscope.spans.words import is_clear, words_as_written
@@ -89,27 +105,51 @@ class ScoringSession:
 
     def _lowered(self, tokens: int) -> None:
         """Memory ran out: later passes are planned with so many tokens, too."""
-        self.planner = replace(self.planner, batch_tokens=min(tokens, self.planner.batch_tokens))
+        self.planner = replace(
+            self.planner, batch_tokens=min(tokens, self.planner.batch_tokens)
+        )
 
     def items(
-        self, questions: Sequence[Question], longest: int | None = None, sampling: Sampling | None = None
+        self,
+        questions: Sequence[Question],
+        longest: int | None = None,
+        sampling: Sampling | None = None,
     ) -> list[Item]:
         """Questions with their answers and tokens; an empty answer has none, and neither has a question that does not
         fit the model's context. Where no answer is given the model writes one, of at most `longest` tokens."""
         lm, setting, tokens = self.lm, self.setting, self.planner.batch_tokens
         most = setting.max_new_tokens if longest is None else longest
-        work = plan_answers(questions, lm.tokenizer, setting.template, most, tokens, self.planner.context)
-        answers = run_answers(self.executor, replace(work, sampling=sampling), self.progress)
+        work = plan_answers(
+            questions,
+            lm.tokenizer,
+            setting.template,
+            most,
+            tokens,
+            self.planner.context,
+        )
+        answers = run_answers(
+            self.executor, replace(work, sampling=sampling), self.progress
+        )
         # An answer that was cut off has a state to read as any other; the caller reports that.
         readable = [
-            replace(answer, status="answered") if answer.status == "truncated" and answer.text else answer
+            replace(answer, status="answered")
+            if answer.status == "truncated" and answer.text
+            else answer
             for answer in answers
         ]
         located = locate_fitting(
-            lm.tokenizer, setting.template, questions, setting.exact_tokens, readable, work.prompts
+            lm.tokenizer,
+            setting.template,
+            questions,
+            setting.exact_tokens,
+            readable,
+            work.prompts,
         )
         rows = zip(questions, answers, located, strict=True)
-        return [Item(question, answer, _UNLABELLED, own_tokens) for question, answer, own_tokens in rows]
+        return [
+            Item(question, answer, _UNLABELLED, own_tokens)
+            for question, answer, own_tokens in rows
+        ]
 
     def at_once(self, needs: Needs) -> int:
         """How many items are best run together: as many as the memory for their states holds."""
@@ -120,27 +160,45 @@ class ScoringSession:
 
     def features(self, items: Sequence[Item], needs: Needs) -> Features:
         """What is asked for, of items that have an answer."""
-        return self.features_of_runs("scoring", items, {CLEAN: CLEAN_VARIANT}, needs)[CLEAN]
+        return self.features_of_runs("scoring", items, {CLEAN: CLEAN_VARIANT}, needs)[
+            CLEAN
+        ]
 
     def features_of_runs(
-        self, name: str, items: Sequence[Item], variants: Mapping[str, Variant], needs: Needs
+        self,
+        name: str,
+        items: Sequence[Item],
+        variants: Mapping[str, Variant],
+        needs: Needs,
     ) -> dict[str, Features]:
         """The same in several runs of the items' texts, in one pass no further than the highest layer that is read."""
         texts = texts_of((item.question.question, item.answer.text) for item in items)
-        plain = {TEXT: texts, ANSWER_TOKENS: np.array([float(len(item.answer.ids)) for item in items])}
+        plain = {
+            TEXT: texts,
+            ANSWER_TOKENS: np.array([float(len(item.answer.ids)) for item in items]),
+        }
         if not needs.reads_model:
             return dict.fromkeys(variants, Features(len(items), {}, plain).only(needs))
         sequences = [item.sequence((self.setting.position,)) for item in items]
         if QUESTION_ONLY in needs.runs:  # read before the answer begins, too
             sequences = [
-                replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1)) for sequence in sequences
+                replace(
+                    sequence, read_at=(*sequence.read_at, sequence.answer_start - 1)
+                )
+                for sequence in sequences
             ]
         places = tuple(dict.fromkeys(map(_place, needs.states)))
         stats = any(column in (*COLUMNS, RAUQ) for column in needs.columns)
-        shared = shared_tokens(sequences)[: min(item.located.prefix_length for item in items)]
-        work = self.planner.states(name, sequences, before_answers(shared, sequences), list(variants.values()))
+        shared = shared_tokens(sequences)[
+            : min(item.located.prefix_length for item in items)
+        ]
+        work = self.planner.states(
+            name, sequences, before_answers(shared, sequences), list(variants.values())
+        )
         top = None if stats else max(layer for _, _, layer in needs.states) + 1
-        work = replace(work, keep=(places,) * len(variants), answer_stats=stats, n_layers=top)
+        work = replace(
+            work, keep=(places,) * len(variants), answer_stats=stats, n_layers=top
+        )
         if RAUQ in needs.columns:
             work = replace(work, attention=PREVIOUS)
         passed = run_states(self.executor, work, self.progress)
@@ -149,10 +207,16 @@ class ScoringSession:
             columns = dict(plain)
             if part.answers is not None:
                 answers = part.answers.by_item()
-                columns |= {column: np.array([read(tokens) for tokens in answers]) for column, read in COLUMNS.items()}
+                columns |= {
+                    column: np.array([read(tokens) for tokens in answers])
+                    for column, read in COLUMNS.items()
+                }
                 if RAUQ in needs.columns:
                     columns[RAUQ] = np.array(
-                        [rauq(tokens[0], passed.attention[item].previous) for item, tokens in enumerate(answers)]
+                        [
+                            rauq(tokens[0], passed.attention[item].previous)
+                            for item, tokens in enumerate(answers)
+                        ]
                     )
             states = {}
             for key in needs.states:
@@ -200,13 +264,23 @@ class Decisions:
     def of(cls, trained: TrainedDetector, features: Features) -> "Decisions":
         """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
         raw, calibration = trained.fitted.log_odds(features), trained.calibration
-        outside = np.zeros(len(raw), bool) if trained.range is None else trained.range.is_outside(features)
-        return cls(calibration.slope * raw + calibration.intercept, calibration.probability(raw), outside)
+        outside = (
+            np.zeros(len(raw), bool)
+            if trained.range is None
+            else trained.range.is_outside(features)
+        )
+        return cls(
+            calibration.slope * raw + calibration.intercept,
+            calibration.probability(raw),
+            outside,
+        )
 
     def verdicts(self, threshold: Threshold | None) -> list[str]:
         least = HALF if threshold is None else threshold.probability
         accepted = self.probability >= (np.inf if least is None else least)
-        return np.where(self.outside, OUT_OF_RANGE, np.where(accepted, ACCEPT, ABSTAIN)).tolist()
+        return np.where(
+            self.outside, OUT_OF_RANGE, np.where(accepted, ACCEPT, ABSTAIN)
+        ).tolist()
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
@@ -214,18 +288,27 @@ def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str
     setting, dtype = trained.setting, str(lm.dtype).removeprefix("torch.")
     shape, own = (lm.n_layers, lm.d_model), (setting.n_layers, setting.d_model)
     wanted = getattr(torch, setting.dtype, None)
-    precision = wanted if isinstance(wanted, torch.dtype) and wanted != lm.dtype else None
+    precision = (
+        wanted if isinstance(wanted, torch.dtype) and wanted != lm.dtype else None
+    )
     if shape != own:
         difference = f"it has {shape[0]} layers of width {shape[1]} instead of {own[0]} of {own[1]}"
     elif tokenizer_fingerprint(lm.tokenizer) != setting.tokenizer:
         difference = "its tokenizer is another one"
-    elif make_template(setting.template.kind, lm.tokenizer, lm.needs_bos) != setting.template:
+    elif (
+        make_template(setting.template.kind, lm.tokenizer, lm.needs_bos)
+        != setting.template
+    ):
         difference = f"its {setting.template.kind} prompt is another one (its text or its examples have changed)"
     elif model_fingerprint(lm.model, precision) != setting.fingerprint:
         rounded = f" (or were rounded: it runs in {dtype}, training in {setting.dtype})"
         difference = "its weights are others" + rounded * (dtype != setting.dtype)
     else:
-        return () if dtype == setting.dtype else (f"dtype differs: trained in {setting.dtype}, scored in {dtype}",)
+        return (
+            ()
+            if dtype == setting.dtype
+            else (f"dtype differs: trained in {setting.dtype}, scored in {dtype}",)
+        )
     raise UserError(
         f"Detector {trained.name!r} was trained on model {setting.model!r} and does not fit {lm.name!r}: "
         f"{difference}; score with that model ({setting.source}) and anchorscope "
@@ -265,22 +348,38 @@ class Detector:
         """
         trained = bundle if isinstance(bundle, TrainedDetector) else read_bundle(bundle)
         refuse_unknown(trained.needs, trained.setting.n_layers)
-        return cls(trained, model_for(trained, model, tokenizer, device, dtype, progress), batch_tokens, progress)
+        return cls(
+            trained,
+            model_for(trained, model, tokenizer, device, dtype, progress),
+            batch_tokens,
+            progress,
+        )
 
     @property
     def card(self) -> Card:
         return self.trained.card
 
-    def score(self, question: str, answer: str | None = None, *, risk: float | None = None) -> Score:
+    def score(
+        self, question: str, answer: str | None = None, *, risk: float | None = None
+    ) -> Score:
         """One answer; without one, the model answers itself, greedily."""
         return self.score_many([(question, answer)], risk=risk)[0]
 
-    def score_many(self, pairs: Iterable[tuple[str, str | None] | str], *, risk: float | None = None) -> list[Score]:
+    def score_many(
+        self,
+        pairs: Iterable[tuple[str, str | None] | str],
+        *,
+        risk: float | None = None,
+    ) -> list[Score]:
         """Answers to many questions, in order: pairs of question and answer, or questions alone."""
         given = ((pair, None) if isinstance(pair, str) else pair for pair in pairs)
-        return self.score_questions([asked(*pair, index) for index, pair in enumerate(given)], risk=risk)
+        return self.score_questions(
+            [asked(*pair, index) for index, pair in enumerate(given)], risk=risk
+        )
 
-    def score_questions(self, questions: Sequence[Question], *, risk: float | None = None) -> list[Score]:
+    def score_questions(
+        self, questions: Sequence[Question], *, risk: float | None = None
+    ) -> list[Score]:
         """The same for questions of a dataset, whose subjects and own answers are used where they are known."""
         self.trained.threshold(risk)  # refused before anything is run
         scores: list[Score] = []
@@ -290,19 +389,33 @@ class Detector:
             scores += self.score_items(items, risk=risk)
         return scores
 
-    def score_items(self, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+    def score_items(
+        self, items: Sequence[Item], *, risk: float | None = None
+    ) -> list[Score]:
         """Scores of items that the session has made: read, decided, judged. The answers are taken as they are."""
         read = [item for item in items if item.tokens is not None]
-        notes, context = (*self._notes, *self.trained.threshold_notes(risk)), self.session.lm.context
+        notes, context = (
+            (*self._notes, *self.trained.threshold_notes(risk)),
+            self.session.lm.context,
+        )
         judged: Iterator[tuple[float, float, str]] = iter(())
         if read:
-            decided = Decisions.of(self.trained, self.session.features(read, self.trained.needs))
+            decided = Decisions.of(
+                self.trained, self.session.features(read, self.trained.needs)
+            )
             verdicts = decided.verdicts(self.trained.threshold(risk))
-            judged = zip(decided.probability.tolist(), decided.log_odds.tolist(), verdicts, strict=True)
+            judged = zip(
+                decided.probability.tolist(),
+                decided.log_odds.tolist(),
+                verdicts,
+                strict=True,
+            )
         scores = []
         for item in items:
             row: tuple[float | None, float | None, str, tuple[str, ...]]
-            if item.tokens is None:  # an answer without a word, or a question that the model can't read
+            if (
+                item.tokens is None
+            ):  # an answer without a word, or a question that the model can't read
                 row = None, None, ABSTAIN, (*notes, unread_reason(item, context))
             else:
                 row = *next(judged), (*notes, *self._warnings(item))
@@ -313,10 +426,17 @@ class Detector:
         """What may make an item's number worth less."""
         warnings, span = [], self.trained.range
         if item.answer.status == "truncated":
-            warnings.append(f"the answer is truncated after {len(item.answer.ids)} tokens")
-        longest, length = None if span is None else span.longest, len(item.located.input_ids)
+            warnings.append(
+                f"the answer is truncated after {len(item.answer.ids)} tokens"
+            )
+        longest, length = (
+            None if span is None else span.longest,
+            len(item.located.input_ids),
+        )
         if longest is not None and length > longest:
-            warnings.append(f"context: {length} tokens with the prompt, {longest} at most in training")
+            warnings.append(
+                f"context: {length} tokens with the prompt, {longest} at most in training"
+            )
         return warnings
 
     def __repr__(self) -> str:
@@ -343,7 +463,9 @@ def model_for(
         return model
     if model is not None and not isinstance(model, str):
         if tokenizer is None:
-            raise UserError("A model that is already loaded needs its tokenizer; pass tokenizer=... beside it.")
+            raise UserError(
+                "A model that is already loaded needs its tokenizer; pass tokenizer=... beside it."
+            )
         return wrap(model, tokenizer)
     source = model or trained.setting.source
     precision = trained.setting.dtype if dtype == "auto" else dtype
@@ -356,7 +478,10 @@ DRAWS = 3
 
 
 def live_cuts(
-    detector: Detector, question: Question, chosen: Sequence[int] | None = None, longest: int | None = None
+    detector: Detector,
+    question: Question,
+    chosen: Sequence[int] | None = None,
+    longest: int | None = None,
 ) -> tuple[Score, dict[str, Any]]:
     """The detector's score of one answer, and a record of what it becomes under cuts.
 
@@ -368,7 +493,9 @@ def live_cuts(
     most = setting.max_new_tokens
     (item,) = session.items([question], most if longest is None else min(longest, most))
     if item.tokens is None:
-        raise UserError(f"Nothing can be read of this answer: {unread_reason(item, session.lm.context)}.")
+        raise UserError(
+            f"Nothing can be read of this answer: {unread_reason(item, session.lm.context)}."
+        )
     words = question_words(question, item.words.spans)
     cut_together = sorted(set(chosen or ()))
     if cut_together and not 0 <= cut_together[0] <= cut_together[-1] < len(words):
@@ -397,23 +524,51 @@ def live_cuts(
             f"the random cut takes {n_random} tokens, the key words are {len(keys)}: there are no more others"
         )
     decisions: dict[str, Decisions] = {}
-    if QUESTION_ONLY in _needs_of_probes(trained.fitted).runs or RAUQ in needs.columns or not needs.reads_model:
-        warnings.append(f"cuts are not measured for {trained.name!r}: they change more than it reads of one run")
+    if (
+        QUESTION_ONLY in _needs_of_probes(trained.fitted).runs
+        or RAUQ in needs.columns
+        or not needs.reads_model
+    ):
+        warnings.append(
+            f"cuts are not measured for {trained.name!r}: they change more than it reads of one run"
+        )
     else:
         runs = {CLEAN: CLEAN_VARIANT}
-        runs |= {name: Variant({0: Cut(tokens, setting.edges)}) for name, tokens in cuts.items() if tokens}
+        runs |= {
+            name: Variant({0: Cut(tokens, setting.edges)})
+            for name, tokens in cuts.items()
+            if tokens
+        }
         read = session.features_of_runs("live cuts", [item], runs, needs)
-        before = {key: states for key, states in read[CLEAN].states.items() if key[0] == QUESTION_ONLY}
-        uncut = {run: replace(features, states={**features.states, **before}) for run, features in read.items()}
-        decisions = {run: Decisions.of(trained, features) for run, features in uncut.items()}
-        if not all(np.isfinite(decided.probability).all() for decided in decisions.values()):
-            raise UserError("The model's states hold NaN or infinity; run the model in float32 (--dtype float32).")
+        before = {
+            key: states
+            for key, states in read[CLEAN].states.items()
+            if key[0] == QUESTION_ONLY
+        }
+        uncut = {
+            run: replace(features, states={**features.states, **before})
+            for run, features in read.items()
+        }
+        decisions = {
+            run: Decisions.of(trained, features) for run, features in uncut.items()
+        }
+        if not all(
+            np.isfinite(decided.probability).all() for decided in decisions.values()
+        ):
+            raise UserError(
+                "The model's states hold NaN or infinity; run the model in float32 (--dtype float32)."
+            )
     if "all" in decisions and decisions["all"].outside[0]:
         warnings.append("without the key words the state is unlike those of training")
     (score,) = detector.score_items([item])
-    assert score.truth_probability is not None, "an answer that was read has a probability"
+    assert score.truth_probability is not None, (
+        "an answer that was read has a probability"
+    )
     shown = {CLEAN: round(score.truth_probability, 6)}
-    shown |= {run: round(float(decided.probability[0]), 6) for run, decided in decisions.items()}
+    shown |= {
+        run: round(float(decided.probability[0]), 6)
+        for run, decided in decisions.items()
+    }
     record = score.record()
     return score, {
         "question": record.pop("question"),
@@ -422,7 +577,11 @@ def live_cuts(
         "words": words,
         "probability": {
             **{run: shown.get(run) for run in (CLEAN, "all", "chosen")},
-            "alone": [{"word": n, "value": shown[f"word {n}"]} for n in alone if f"word {n}" in shown],
+            "alone": [
+                {"word": n, "value": shown[f"word {n}"]}
+                for n in alone
+                if f"word {n}" in shown
+            ],
             "random": [shown[run] for run in random if run in shown],
         },
         "note": "What a cut does to many answers can be measured; what it does to a single one is mostly noise.",
@@ -437,16 +596,31 @@ def live_cuts(
 
 def _needs_of_probes(fitted: Fitted) -> Needs:
     """What a detector reads of the answer; its range reads the question, which stays whole under the cuts."""
-    parts = (fitted.detector, fitted.fallback) if isinstance(fitted, WithFallback) else (fitted,)
+    parts = (
+        (fitted.detector, fitted.fallback)
+        if isinstance(fitted, WithFallback)
+        else (fitted,)
+    )
     return Needs.together(part.needs for part in parts)
 
 
-def question_words(question: Question, key_spans: Sequence[Span]) -> list[dict[str, Any]]:
+def question_words(
+    question: Question, key_spans: Sequence[Span]
+) -> list[dict[str, Any]]:
     """What can be cut of a question, in its order: the key words, some of them several words long, and all others."""
     text = question.question
-    others = [(word.start, word.end) for word in words_as_written(text) if is_clear(word.start, word.end, key_spans)]
+    others = [
+        (word.start, word.end)
+        for word in words_as_written(text)
+        if is_clear(word.start, word.end, key_spans)
+    ]
     return [
-        {"start": start, "end": end, "text": text[start:end], "key": (start, end) in key_spans}
+        {
+            "start": start,
+            "end": end,
+            "text": text[start:end],
+            "key": (start, end) in key_spans,
+        }
         for start, end in sorted([*key_spans, *others])
     ]
 
@@ -456,7 +630,9 @@ def _random_cuts(item: Item, edges: str) -> dict[str, tuple[int, ...]]:
     draws: dict[str, tuple[int, ...]] = {}
     for draw in range(DRAWS if item.located.question_tokens else 0):
         random = replace(INTERVENTIONS["random"], draw=draw)
-        keys = random.cut(item, edges, stream(0, random.draw_name, item.question.question)).keys
+        keys = random.cut(
+            item, edges, stream(0, random.draw_name, item.question.question)
+        ).keys
         if keys not in draws.values():
             draws[random.draw_name] = keys
     return draws

@@ -33,18 +33,31 @@ TEXT_BUCKETS = 2048
 
 def texts_of(pairs: Iterable[tuple[str, str]]) -> Shaped[np.ndarray, " item"]:
     """The column `text` of questions and answers."""
-    return np.array([f"{question}\n{answer}" for question, answer in pairs], dtype=object)
+    return np.array(
+        [f"{question}\n{answer}" for question, answer in pairs], dtype=object
+    )
 
 
-def hash_texts(questions: Sequence[str], answers: Sequence[str]) -> Float[Tensor, "item bucket"]:
+def hash_texts(
+    questions: Sequence[str], answers: Sequence[str]
+) -> Float[Tensor, "item bucket"]:
     """Words (of one letter, too) and pairs of them, counted in buckets: half for the question, half for the answer."""
-    from sklearn.feature_extraction.text import HashingVectorizer  # only here: it takes a second
+    from sklearn.feature_extraction.text import (
+        HashingVectorizer,
+    )  # only here: it takes a second
 
     vectorizer = HashingVectorizer(
-        n_features=TEXT_BUCKETS // 2, ngram_range=(1, 2), alternate_sign=False, token_pattern=r"\b\w+\b"
+        n_features=TEXT_BUCKETS // 2,
+        ngram_range=(1, 2),
+        alternate_sign=False,
+        token_pattern=r"\b\w+\b",
     )
-    counts = np.concatenate([vectorizer.transform(part).toarray() for part in (questions, answers)], axis=1)
-    return torch.from_numpy((counts * TEXT_BUCKETS**0.5).astype(np.float32))  # as large as states are
+    counts = np.concatenate(
+        [vectorizer.transform(part).toarray() for part in (questions, answers)], axis=1
+    )
+    return torch.from_numpy(
+        (counts * TEXT_BUCKETS**0.5).astype(np.float32)
+    )  # as large as states are
 
 
 def needs_of(key: StateKey) -> "Needs":
@@ -72,7 +85,10 @@ class Needs:
     @staticmethod
     def together(several: "Iterable[Needs]") -> "Needs":
         parts = tuple(several)
-        states, columns = ([key for part in parts for key in getattr(part, name)] for name in ("states", "columns"))
+        states, columns = (
+            [key for part in parts for key in getattr(part, name)]
+            for name in ("states", "columns")
+        )
         return Needs(tuple(dict.fromkeys(states)), tuple(dict.fromkeys(columns)))
 
 
@@ -88,29 +104,40 @@ class Features:
     def take(self, items: Sequence[int] | Int[np.ndarray, " chosen"]) -> "Features":
         chosen = np.asarray(items, dtype=np.int64)
         index = torch.from_numpy(chosen)
-        states = {key: values[index.to(values.device)] for key, values in self.states.items()}
-        return Features(len(chosen), states, {name: values[chosen] for name, values in self.columns.items()})
+        states = {
+            key: values[index.to(values.device)] for key, values in self.states.items()
+        }
+        return Features(
+            len(chosen),
+            states,
+            {name: values[chosen] for name, values in self.columns.items()},
+        )
 
     def only(self, needs: Needs) -> "Features":
         """What is needed; KeyError where it is not present."""
         states = {key: self.states[key] for key in needs.states}
-        return Features(self.n_items, states, {name: self.columns[name] for name in needs.columns})
+        return Features(
+            self.n_items, states, {name: self.columns[name] for name in needs.columns}
+        )
 
     @property
     def texts(self) -> tuple[Sequence[str], Sequence[str]]:
         """Questions and answers, of the column `text`."""
-        questions, _, answers = zip(*(text.rpartition("\n") for text in self.columns[TEXT]), strict=True)
+        questions, _, answers = zip(
+            *(text.rpartition("\n") for text in self.columns[TEXT]), strict=True
+        )
         return questions, answers
 
     def state(self, key: StateKey) -> Float[Tensor, "item d_model"]:
         """States of a key: those of a run, or what is computed from them."""
-        run, *place = key
+        run, site, layer = key
         if key == TEXT_STATE:
             return hash_texts(*self.texts)
         if run == QUESTION_ORTHOGONAL:
-            states, along = (self.states[other, *place].double() for other in (CLEAN, QUESTION_ONLY))  # type: ignore[index]
-            along = along.to(states.device)
-            share = (states * along).sum(-1, keepdim=True) / along.square().sum(-1, keepdim=True).clamp(min=1e-12)
+            states = self.states[CLEAN, site, layer].double()
+            along = self.states[QUESTION_ONLY, site, layer].double().to(states.device)
+            length = along.square().sum(-1, keepdim=True).clamp(min=1e-12)
+            share = (states * along).sum(-1, keepdim=True) / length
             return states - share * along
         return self.states[key]
 
@@ -136,8 +163,15 @@ MEASURED = (*CONFIDENCE, ANSWER_TOKENS, TEXT, RAUQ)
 
 def refuse_unknown(needs: Needs, n_layers: int) -> None:
     """A detector that reads what cannot be measured of a new item is refused before anything is run."""
-    runs = [f"states of the run {run!r}" for run in needs.runs if run not in (CLEAN, QUESTION_ONLY)]
-    for unknown in (*runs, *(repr(name) for name in needs.columns if name not in MEASURED)):
+    runs = [
+        f"states of the run {run!r}"
+        for run in needs.runs
+        if run not in (CLEAN, QUESTION_ONLY)
+    ]
+    for unknown in (
+        *runs,
+        *(repr(name) for name in needs.columns if name not in MEASURED),
+    ):
         raise UserError(
             f"The detector reads {unknown}, not measured of new answers (measured: {', '.join(MEASURED)}): it can be "
             f"compared (anchorscope detect) but not used for scoring; choose another detector."

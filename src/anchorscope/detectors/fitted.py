@@ -31,7 +31,11 @@ class Fitted(ABC):
     def needs(self) -> Needs:
         """What the detectors read that it is made of, the states of its `key`, and its `columns`."""
         values = vars(self)
-        flat = [part for value in values.values() for part in (value if isinstance(value, tuple) else (value,))]
+        flat = [
+            part
+            for value in values.values()
+            for part in (value if isinstance(value, tuple) else (value,))
+        ]
         parts = [part.needs for part in flat if isinstance(part, Fitted)]
         own = [needs_of(values["key"])] if "key" in values else []
         return Needs.together([*parts, *own, Needs(columns=values.get("columns", ()))])
@@ -52,21 +56,30 @@ def store(part: Any, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
         if hint is Tensor:
             tensors[f"{path}/{name}"] = value
         elif hint == tuple[Tensor, ...]:
-            tensors |= {f"{path}/{name}.{number}": tensor for number, tensor in enumerate(value)}
+            tensors |= {
+                f"{path}/{name}.{number}": tensor for number, tensor in enumerate(value)
+            }
         elif isinstance(value, Fitted):
             values[name] = store_detector(value, f"{path}/{name}", tensors)
         elif hint == tuple[Fitted, ...]:
-            values[name] = {str(n): store_detector(inner, f"{path}/{n}", tensors) for n, inner in enumerate(value)}
+            values[name] = {
+                str(n): store_detector(inner, f"{path}/{n}", tensors)
+                for n, inner in enumerate(value)
+            }
         else:
             values[name] = TypeAdapter(hint).dump_python(value, mode="json")
     return values
 
 
-def store_detector(fitted: Fitted, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+def store_detector(
+    fitted: Fitted, path: str, tensors: dict[str, Tensor]
+) -> dict[str, Any]:
     return {"kind": fitted.kind, "values": store(fitted, path, tensors)}
 
 
-def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any], path: str) -> T:
+def load(
+    kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any], path: str
+) -> T:
     """What `store` was given; raises KeyError or ValueError where something is missing or of another type."""
     parts: dict[str, Any] = {}
     for name, hint in _fields_of(kind).items():
@@ -74,10 +87,15 @@ def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any]
             parts[name] = tensors[f"{path}/{name}"]
         elif hint == tuple[Tensor, ...]:
             n = sum(key.startswith(f"{path}/{name}.") for key in tensors)
-            parts[name] = tuple(tensors[f"{path}/{name}.{number}"] for number in range(n))
+            parts[name] = tuple(
+                tensors[f"{path}/{name}.{number}"] for number in range(n)
+            )
         elif hint == tuple[Fitted, ...]:
             n = len(values[name])
-            parts[name] = tuple(load_detector(tensors, values[name][str(i)], f"{path}/{i}") for i in range(n))
+            parts[name] = tuple(
+                load_detector(tensors, values[name][str(i)], f"{path}/{i}")
+                for i in range(n)
+            )
         elif isinstance(hint, type) and issubclass(hint, Fitted):
             parts[name] = load_detector(tensors, values[name], f"{path}/{name}")
         elif name in values:
@@ -85,7 +103,9 @@ def load(kind: type[T], tensors: Mapping[str, Tensor], values: Mapping[str, Any]
     return kind(**parts)
 
 
-def load_detector(tensors: Mapping[str, Tensor], record: Mapping[str, Any], path: str) -> Fitted:
+def load_detector(
+    tensors: Mapping[str, Tensor], record: Mapping[str, Any], path: str
+) -> Fitted:
     """A detector of {"kind", "values"}; an unknown kind is refused."""
     kinds = {kind.kind: kind for kind in Fitted.__subclasses__()}
     if record["kind"] not in kinds:
@@ -99,7 +119,10 @@ def load_detector(tensors: Mapping[str, Tensor], record: Mapping[str, Any], path
 def _fields_of(kind: Any) -> dict[str, Any]:
     """The types of a dataclass's fields, by name; that of a tensor without its shape."""
     hints = get_type_hints(kind)
-    return {field.name: getattr(hints[field.name], "array_type", hints[field.name]) for field in fields(kind)}
+    return {
+        field.name: getattr(hints[field.name], "array_type", hints[field.name])
+        for field in fields(kind)
+    }
 
 
 @dataclass(frozen=True)
@@ -136,7 +159,9 @@ class WeightedSum(Fitted):
         for part, weight in zip(self.parts, self.part_weights, strict=True):
             total = total + weight * part.log_odds(features)
         for name, weight in zip(self.columns, self.column_weights, strict=True):
-            total = total + weight * np.asarray(features.columns[name], dtype=np.float64)
+            total = total + weight * np.asarray(
+                features.columns[name], dtype=np.float64
+            )
         return total
 
 
@@ -151,14 +176,23 @@ class Mixture(Fitted):
     answer: Fitted
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
-        parts = [torch.from_numpy(part.log_odds(features)) for part in (self.gate, self.question, self.answer)]
+        parts = [
+            torch.from_numpy(part.log_odds(features))
+            for part in (self.gate, self.question, self.answer)
+        ]
         return mix_log_odds(*parts).numpy()
 
 
 def mix_log_odds(gate: Tensor, question: Tensor, answer: Tensor) -> Tensor:
     log_sigmoid = torch.nn.functional.logsigmoid
-    true = torch.logaddexp(log_sigmoid(gate) + log_sigmoid(question), log_sigmoid(-gate) + log_sigmoid(answer))
-    false = torch.logaddexp(log_sigmoid(gate) + log_sigmoid(-question), log_sigmoid(-gate) + log_sigmoid(-answer))
+    true = torch.logaddexp(
+        log_sigmoid(gate) + log_sigmoid(question),
+        log_sigmoid(-gate) + log_sigmoid(answer),
+    )
+    false = torch.logaddexp(
+        log_sigmoid(gate) + log_sigmoid(-question),
+        log_sigmoid(-gate) + log_sigmoid(-answer),
+    )
     return true - false
 
 
@@ -175,7 +209,9 @@ class WithFallback(Fitted):
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """The detector's log-odds inside the range, the fallback's outside."""
         share = torch.sigmoid(torch.from_numpy(self.range.log_odds(features))).numpy()
-        return (1 - share) * self.detector.log_odds(features) + share * self.fallback.log_odds(features)
+        return (1 - share) * self.detector.log_odds(
+            features
+        ) + share * self.fallback.log_odds(features)
 
 
 @dataclass(frozen=True)
@@ -192,8 +228,12 @@ class Network(Fitted):
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         values = features.state(self.key).double()
         last = len(self.weight) - 1
-        for number, (weight, bias) in enumerate(zip(self.weight, self.bias, strict=True)):
-            values = values @ weight.double().to(values.device).T + bias.double().to(values.device)
+        for number, (weight, bias) in enumerate(
+            zip(self.weight, self.bias, strict=True)
+        ):
+            values = values @ weight.double().to(values.device).T + bias.double().to(
+                values.device
+            )
             values = values if number == last else values.relu()
         return values[:, 0].cpu().numpy()
 
@@ -224,26 +264,46 @@ class TrainingRange(Fitted):
     softness: float = 0.05
     """The width over which it takes over, as a share of that distance."""
 
-    def distance_of(self, states: Float[Tensor, "item d_model"]) -> Float[np.ndarray, " item"]:
+    def distance_of(
+        self, states: Float[Tensor, "item d_model"]
+    ) -> Float[np.ndarray, " item"]:
         """Mean distance to the nearest training states."""
         device = states.device
-        along = states.double() @ self.weight.double().to(device).T + self.offset.double().to(device)
-        known, number = self.known.double().to(device), min(NEIGHBOURS, max(1, len(self.known) - 1))
+        along = states.double() @ self.weight.double().to(
+            device
+        ).T + self.offset.double().to(device)
+        known, number = (
+            self.known.double().to(device),
+            min(NEIGHBOURS, max(1, len(self.known) - 1)),
+        )
         # Not by the matrix product's shortcut, in which an item alone and in a batch would differ.
-        apart = [torch.cdist(part, known, compute_mode="donot_use_mm_for_euclid_dist") for part in along.split(1024)]
-        return torch.cat([mean_of_nearest(part, number) for part in apart]).cpu().numpy()
+        apart = [
+            torch.cdist(part, known, compute_mode="donot_use_mm_for_euclid_dist")
+            for part in along.split(1024)
+        ]
+        return (
+            torch.cat([mean_of_nearest(part, number) for part in apart]).cpu().numpy()
+        )
 
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Above zero beyond the border."""
         border = self.limit if self.border is None else self.border
-        return (self.distance_of(features.state(self.key)) - border) / (self.softness * max(border, 1e-12))
+        return (self.distance_of(features.state(self.key)) - border) / (
+            self.softness * max(border, 1e-12)
+        )
 
     def is_outside(self, features: Features) -> Bool[np.ndarray, " item"]:
         """Which items lie beyond the limit; a state that is no number always does."""
         return ~(self.distance_of(features.state(self.key)) <= self.limit)
 
 
-def mean_of_nearest(apart: Float[Tensor, "item state"], number: int) -> Float[Tensor, " item"]:
+def mean_of_nearest(
+    apart: Float[Tensor, "item state"], number: int
+) -> Float[Tensor, " item"]:
     """Mean of the smallest distances; infinite ones are left out, and infinite where there is no other."""
     nearest = apart.topk(number, dim=-1, largest=False).values
-    return torch.where(torch.isfinite(nearest), nearest, torch.nan).nanmean(-1).nan_to_num(nan=torch.inf)
+    return (
+        torch.where(torch.isfinite(nearest), nearest, torch.nan)
+        .nanmean(-1)
+        .nan_to_num(nan=torch.inf)
+    )

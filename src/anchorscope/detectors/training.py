@@ -70,8 +70,13 @@ class Training:
 
     def fitted_on(self, device: torch.device) -> Float[Tensor, "set fit item"]:
         """The weight of every item in every fit, 0 where it is left out."""
-        members, inner = torch.from_numpy(self.members).to(device), torch.from_numpy(self.inner).to(device)
-        folds = torch.arange(INNER_FOLDS + 1, device=device)[None, :, None]  # the last fit leaves none out
+        members, inner = (
+            torch.from_numpy(self.members).to(device),
+            torch.from_numpy(self.inner).to(device),
+        )
+        folds = torch.arange(INNER_FOLDS + 1, device=device)[
+            None, :, None
+        ]  # the last fit leaves none out
         learned = members[:, None] & (inner[:, None] != folds)
         return learned * self._weights(device)
 
@@ -82,19 +87,29 @@ class Training:
         return held * self._weights(device)
 
     def _weights(self, device: torch.device) -> Float[Tensor, "set 1 item"]:
-        return torch.as_tensor(np.asarray(self.weights, np.float32), device=device)[:, None]
+        return torch.as_tensor(np.asarray(self.weights, np.float32), device=device)[
+            :, None
+        ]
 
-    def assemble(self, scores: Float[Tensor, "set fit *more item"]) -> Float[Tensor, "set *more item"]:
+    def assemble(
+        self, scores: Float[Tensor, "set fit *more item"]
+    ) -> Float[Tensor, "set *more item"]:
         """For each item the score of a fit that never saw it."""
-        fit = torch.from_numpy(np.where(self.inner < 0, INNER_FOLDS, self.inner)).to(scores.device)
+        fit = torch.from_numpy(np.where(self.inner < 0, INNER_FOLDS, self.inner)).to(
+            scores.device
+        )
         shape = (len(fit), 1, *[1] * (scores.dim() - 3), fit.shape[1])
         index = fit.view(shape).expand(len(fit), 1, *scores.shape[2:])
         return scores.gather(1, index)[:, 0]
 
-    def inner_auc(self, scores: Float[Tensor, "*more set item"]) -> Float[Tensor, "*more set"]:
+    def inner_auc(
+        self, scores: Float[Tensor, "*more set item"]
+    ) -> Float[Tensor, "*more set"]:
         """AUC of assembled scores among each set's members, within its inner folds; it chooses, and judges nothing."""
         held = self.held_out(scores.device)
-        return weighted_auc(scores[..., None, :], held, self.targets(scores.device)[:, None])
+        return weighted_auc(
+            scores[..., None, :], held, self.targets(scores.device)[:, None]
+        )
 
     def targets(self, device: torch.device) -> Float[Tensor, "set item"]:
         return torch.from_numpy(self.labels).to(device).float()
@@ -115,7 +130,9 @@ def nested_sets(dataset: Dataset, folds: int, seed: int, name: str) -> Training:
 
 
 def whole_set(dataset: Dataset, seed: int, name: str) -> Training:
-    return _with_inner(dataset, np.ones((1, len(dataset.labels)), dtype=bool), seed, f"{name} whole")
+    return _with_inner(
+        dataset, np.ones((1, len(dataset.labels)), dtype=bool), seed, f"{name} whole"
+    )
 
 
 def tossed(dataset: Dataset, seed: int, toss: int) -> Dataset:
@@ -129,23 +146,37 @@ def tossed(dataset: Dataset, seed: int, toss: int) -> Dataset:
     return replace(dataset, labels=labels)
 
 
-def _with_inner(dataset: Dataset, members: Bool[np.ndarray, "set item"], seed: int, name: str) -> Training:
+def _with_inner(
+    dataset: Dataset, members: Bool[np.ndarray, "set item"], seed: int, name: str
+) -> Training:
     strata = truth_strata(dataset.labels, dataset.relations)
     inner = np.full(members.shape, -1, dtype=np.int64)
     for index, chosen in enumerate(members):
         learns = np.flatnonzero(chosen)
-        order = priorities(seed, f"detector inner {name} {index}", dataset.item_ids)[learns]
-        inner[index, learns] = grouped_folds(dataset.groups[learns], strata[learns], INNER_FOLDS, order)
+        order = priorities(seed, f"detector inner {name} {index}", dataset.item_ids)[
+            learns
+        ]
+        inner[index, learns] = grouped_folds(
+            dataset.groups[learns], strata[learns], INNER_FOLDS, order
+        )
     held = inner[:, None] == np.arange(INNER_FOLDS)[None, :, None]
-    folds = np.concatenate([held, members[:, None] & ~held]).reshape(-1, members.shape[1])
-    parts = np.concatenate([folds, ~members[~members.all(axis=1)]])  # whatever teaches or judges
-    if not ((parts & dataset.labels).any(axis=1) & (parts & ~dataset.labels).any(axis=1)).all():
+    folds = np.concatenate([held, members[:, None] & ~held]).reshape(
+        -1, members.shape[1]
+    )
+    parts = np.concatenate(
+        [folds, ~members[~members.all(axis=1)]]
+    )  # whatever teaches or judges
+    if not (
+        (parts & dataset.labels).any(axis=1) & (parts & ~dataset.labels).any(axis=1)
+    ).all():
         n_true, n_groups = int(dataset.labels.sum()), len(np.unique(dataset.groups))
         raise UserError(
             f"{n_true} true and {len(dataset.labels) - n_true} false answers in {n_groups} groups "
             f"are too few: every fold needs some of both; ask more questions (--limit), or train on another dataset."
         )
-    labels = np.broadcast_to(dataset.labels, members.shape).copy()  # torch wants to be able to write
+    labels = np.broadcast_to(
+        dataset.labels, members.shape
+    ).copy()  # torch wants to be able to write
     return Training(labels, members, inner, np.ones(members.shape))
 
 
@@ -167,17 +198,29 @@ class Stacked:
     """Log-odds of each item by a fit that never saw it."""
 
     def of_set(self, number: int) -> tuple[tuple[float, ...], float]:
-        return tuple(self.weight[number, INNER_FOLDS].tolist()), float(self.bias[number, INNER_FOLDS])
+        return tuple(self.weight[number, INNER_FOLDS].tolist()), float(
+            self.bias[number, INNER_FOLDS]
+        )
 
 
 def fit_stack(
-    columns: Float[Tensor, "set item column"], training: Training, penalties: tuple[float, ...] = PENALTIES
+    columns: Float[Tensor, "set item column"],
+    training: Training,
+    penalties: tuple[float, ...] = PENALTIES,
 ) -> Stacked:
     """A regression of truth on the columns, for every training set; the inner folds choose among the penalties."""
     step = max(1, _AT_ONCE // (4 * columns[0].numel() + 4 * columns.shape[1]))
     sets = torch.arange(len(columns)).split(step)
-    parts = [_fit(columns[own].double(), training.take(own.numpy()), penalties) for own in sets]
-    return Stacked(*(torch.cat(fields) for fields in zip(*(vars(part).values() for part in parts), strict=True)))
+    parts = [
+        _fit(columns[own].double(), training.take(own.numpy()), penalties)
+        for own in sets
+    ]
+    return Stacked(
+        *(
+            torch.cat(fields)
+            for fields in zip(*(vars(part).values() for part in parts), strict=True)
+        )
+    )
 
 
 def calibrated(scores: Float[Tensor, "set item"], training: Training) -> Stacked:
@@ -187,13 +230,18 @@ def calibrated(scores: Float[Tensor, "set item"], training: Training) -> Stacked
 
 def _fit(columns: Tensor, training: Training, penalties: tuple[float, ...]) -> Stacked:
     device = columns.device
-    weights, targets = training.fitted_on(device).double(), training.targets(device).double()
+    weights, targets = (
+        training.fitted_on(device).double(),
+        training.targets(device).double(),
+    )
     members = weights[:, INNER_FOLDS]
     share = (members / members.sum(-1, keepdim=True))[..., None]
     mean = (share * columns).sum(1, keepdim=True)
     deviation = (share * (columns - mean).square()).sum(1, keepdim=True).sqrt()
     varies = deviation > 1e-9 * (1 + mean.abs())
-    scaled = torch.where(varies, (columns - mean) / torch.where(varies, deviation, 1.0), 0.0)
+    scaled = torch.where(
+        varies, (columns - mean) / torch.where(varies, deviation, 1.0), 0.0
+    )
     design = torch.cat([scaled, torch.ones_like(scaled[..., :1])], dim=-1)
     held = training.held_out(device).double()
     weights_of, logits_of, losses = [], [], []
@@ -204,7 +252,9 @@ def _fit(columns: Tensor, training: Training, penalties: tuple[float, ...]) -> S
         losses.append((softplus(signed) * held).sum((1, 2)) / held.sum((1, 2)))
     chosen = torch.stack(losses).argmin(0), torch.arange(len(targets), device=device)
     weight, logits = torch.stack(weights_of)[chosen], torch.stack(logits_of)[chosen]
-    raw = torch.where(varies, weight[..., :-1] / torch.where(varies, deviation, 1.0), 0.0)
+    raw = torch.where(
+        varies, weight[..., :-1] / torch.where(varies, deviation, 1.0), 0.0
+    )
     bias = weight[..., -1] - (raw * mean).sum(-1)
     return Stacked(raw, bias, training.assemble(logits))
 
@@ -224,16 +274,22 @@ def newton(
 
     def objective(weight: Tensor) -> Tensor:
         logits = weight @ design.transpose(1, 2)
-        return (softplus(logits * sign) * share).sum(-1) + (ridge * weight.square()).sum(-1) / 2
+        return (softplus(logits * sign) * share).sum(-1) + (
+            ridge * weight.square()
+        ).sum(-1) / 2
 
     now = objective(solution)
     for _ in range(_STEPS):
         probability = torch.sigmoid(solution @ design.transpose(1, 2))
-        gradient = ((probability - targets[:, None]) * share) @ design + ridge * solution
+        gradient = (
+            (probability - targets[:, None]) * share
+        ) @ design + ridge * solution
         if float(gradient.abs().max()) < _DONE:
             break
         curvature = probability * (1 - probability) * share
-        hessian = (design[:, None] * curvature[..., None]).transpose(2, 3) @ design[:, None] + torch.diag(ridge)
+        hessian = (design[:, None] * curvature[..., None]).transpose(2, 3) @ design[
+            :, None
+        ] + torch.diag(ridge)
         step = torch.linalg.solve(hessian, gradient[..., None])[..., 0]
         after = objective(solution - step)
         for _ in range(_HALVINGS):

@@ -20,7 +20,9 @@ MOST_AT_ONCE = 2**16
 """Tokens of one pass at most: products gain nothing beyond."""
 
 
-def plan_batches(lengths: Sequence[int], batch_tokens: int, order: Sequence[int] | None = None) -> list[list[int]]:
+def plan_batches(
+    lengths: Sequence[int], batch_tokens: int, order: Sequence[int] | None = None
+) -> list[list[int]]:
     """Indices of each batch, longest first; longest item × number of items stays within `batch_tokens`.
 
     `order` says which items run and breaks ties between equal lengths; without it all run.
@@ -69,30 +71,49 @@ class MemoryFacts:
     def tokens(self) -> int:
         """How many tokens run together: a power of two, so that a little more free memory changes nothing."""
         fits = _SHARE * self.free / self.bytes_per_token
-        return int(min(_MOST[self.device], max(_LEAST, 2 ** math.floor(math.log2(max(1.0, fits))))))
+        return int(
+            min(
+                _MOST[self.device],
+                max(_LEAST, 2 ** math.floor(math.log2(max(1.0, fits)))),
+            )
+        )
 
     @property
     def bytes_per_token(self) -> float:
         """Bytes per token: inside a block, as keys and values of a growing answer, and as states."""
-        block = 10 * self.d_model + 4 * self.d_mlp + 4 * (self.n_heads + 2 * self.key_heads) * self.d_head
+        block = (
+            10 * self.d_model
+            + 4 * self.d_mlp
+            + 4 * (self.n_heads + 2 * self.key_heads) * self.d_head
+        )
         keys_values = 2 * self.n_layers * self.key_heads * self.d_head
         read = 2 * len(SITES) * self.n_layers * self.d_model / _TOKENS_PER_READING
         return self.itemsize * (block + keys_values + read)
 
     def tokens_with_gradients(self, layers: int, n_own: int, n_keys: int) -> int:
         """How many tokens run together when torch goes back through that many layers; rows as below."""
-        fits = _SHARE * self.free / (self.bytes_per_token + layers * self.bytes_kept_per_token(n_own, n_keys))
+        fits = (
+            _SHARE
+            * self.free
+            / (self.bytes_per_token + layers * self.bytes_kept_per_token(n_own, n_keys))
+        )
         return int(min(_MOST[self.device], 2 ** math.floor(math.log2(max(1.0, fits)))))
 
     def bytes_kept_per_token(self, n_own: int, n_keys: int) -> float:
         """Bytes that a token, in a row of `n_own` tokens seeing `n_keys`, keeps in a layer for the backward pass."""
         own = (self.n_heads + 2 * self.key_heads) * self.d_head
         parts = 3 * self.d_mlp + own + 2 * self.key_heads * self.d_head * n_keys / n_own
-        return 4 * 4 * self.d_model + self.itemsize * parts + self.n_heads * n_keys * (4 + self.itemsize)
+        return (
+            4 * 4 * self.d_model
+            + self.itemsize * parts
+            + self.n_heads * n_keys * (4 + self.itemsize)
+        )
 
 
 def memory_facts(lm: LanguageModel) -> MemoryFacts:
-    width = getattr(lm.config, "intermediate_size", None)  # some have a list, with a width for every layer
+    width = getattr(
+        lm.config, "intermediate_size", None
+    )  # some have a list, with a width for every layer
     return MemoryFacts(
         device=lm.device.type,
         free=_free_bytes(lm),
@@ -102,7 +123,9 @@ def memory_facts(lm: LanguageModel) -> MemoryFacts:
         n_heads=lm.n_heads,
         key_heads=int(getattr(lm.config, "num_key_value_heads", None) or lm.n_heads),
         d_head=int(getattr(lm.config, "head_dim", None) or lm.d_model // lm.n_heads),
-        d_mlp=int(width) if isinstance(width, int | float) and width else 4 * lm.d_model,
+        d_mlp=int(width)
+        if isinstance(width, int | float) and width
+        else 4 * lm.d_model,
     )
 
 
@@ -110,7 +133,10 @@ def compile_threshold(lm: LanguageModel) -> int | None:
     """Tokens from which compiled blocks repay their compilation: large models on a GPU; else None."""
     if any(lm.layer_device(layer).type != "cuda" for layer in range(lm.n_layers)):
         return None
-    if getattr(lm.config, "num_experts", None) or importlib.util.find_spec("triton") is None:
+    if (
+        getattr(lm.config, "num_experts", None)
+        or importlib.util.find_spec("triton") is None
+    ):
         return None  # routing sends every batch another way, and each would be compiled again
     if not any(shutil.which(name) for name in ("cc", "gcc", "clang")):
         return None  # triton needs a compiler of the system
@@ -125,5 +151,8 @@ def _free_bytes(lm: LanguageModel) -> float:
     devices = {lm.layer_device(layer) for layer in range(lm.n_layers)}
     if all(device.type == "cuda" for device in devices):
         # Not what is free at the moment: the same recipe has to give the same batches tomorrow.
-        return min(float(torch.cuda.mem_get_info(gpu)[1] - torch.cuda.memory_allocated(gpu)) for gpu in devices)
+        return min(
+            float(torch.cuda.mem_get_info(gpu)[1] - torch.cuda.memory_allocated(gpu))
+            for gpu in devices
+        )
     return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE") / 2

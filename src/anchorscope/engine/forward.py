@@ -80,11 +80,20 @@ class CutRows:
 
     @classmethod
     def of(
-        cls, cuts: Sequence[Cut], answer_starts: Sequence[int], n_keys: int, n_heads: int, device: torch.device
+        cls,
+        cuts: Sequence[Cut],
+        answer_starts: Sequence[int],
+        n_keys: int,
+        n_heads: int,
+        device: torch.device,
     ) -> "CutRows":
         keys = np.zeros((len(cuts), n_keys), dtype=bool)
-        cut_keys = np.fromiter(chain.from_iterable(cut.keys for cut in cuts), dtype=np.int64)
-        keys[np.repeat(np.arange(len(cuts)), [len(cut.keys) for cut in cuts]), cut_keys] = True
+        cut_keys = np.fromiter(
+            chain.from_iterable(cut.keys for cut in cuts), dtype=np.int64
+        )
+        keys[
+            np.repeat(np.arange(len(cuts)), [len(cut.keys) for cut in cuts]), cut_keys
+        ] = True
         bias = np.array([cut.bias for cut in cuts], dtype=np.float32)
         is_by_head = np.array([cut.heads is not None for cut in cuts])
         return cls(
@@ -98,7 +107,9 @@ class CutRows:
             is_by_head=is_by_head,
         )
 
-    def removed(self, queries: Int[Tensor, "row pos"]) -> Bool[Tensor, "row pos key_pos"]:
+    def removed(
+        self, queries: Int[Tensor, "row pos"]
+    ) -> Bool[Tensor, "row pos key_pos"]:
         """The edges that are lost, weakened or strengthened, for queries at these positions of the first rows."""
         n_rows, n_keys = len(queries), self.keys.shape[1]
         keys, kinds = self.keys[:n_rows], self.edges[:n_rows, None, None]
@@ -114,12 +125,16 @@ def _heads(cuts: Sequence[Cut], n_heads: int, device: torch.device) -> Tensor:
     chosen = np.zeros((len(cuts), n_heads), dtype=bool)
     for row, cut in enumerate(cuts):
         if cut.heads is not None and max(cut.heads) >= n_heads:
-            raise InterventionNotApplied(f"a cut names heads {cut.heads}, and there are 0 to {n_heads - 1}")
+            raise InterventionNotApplied(
+                f"a cut names heads {cut.heads}, and there are 0 to {n_heads - 1}"
+            )
         chosen[row, slice(None) if cut.heads is None else list(cut.heads)] = True
     return to_device(chosen, device)
 
 
-def visible(queries: Int[Tensor, "row pos"], n_keys: int, window: int | None) -> Bool[Tensor, "row pos key_pos"]:
+def visible(
+    queries: Int[Tensor, "row pos"], n_keys: int, window: int | None
+) -> Bool[Tensor, "row pos key_pos"]:
     """Which keys queries at these positions may see."""
     key = torch.arange(n_keys, device=queries.device)
     query = queries[:, :, None]
@@ -127,8 +142,12 @@ def visible(queries: Int[Tensor, "row pos"], n_keys: int, window: int | None) ->
     return allowed if window is None else allowed & (key > query - window)
 
 
-def additive(allowed: Bool[Tensor, "*edge"], dtype: torch.dtype) -> Float[Tensor, "*edge"]:
-    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(~allowed, float("-inf"))
+def additive(
+    allowed: Bool[Tensor, "*edge"], dtype: torch.dtype
+) -> Float[Tensor, "*edge"]:
+    return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(
+        ~allowed, float("-inf")
+    )
 
 
 Keep = Callable[[int, Keys, Keys], object]
@@ -149,7 +168,9 @@ class _Plan:
     """Index of each row's keys among prefix and tokens."""
     mask: Float[Tensor, "row pos key_pos"] | Float[Tensor, "row head pos key_pos"]
     """Added to the scores; per head where heads differ."""
-    zeroed: Bool[Tensor, "row pos key_pos"] | Bool[Tensor, "row head pos key_pos"] | None
+    zeroed: (
+        Bool[Tensor, "row pos key_pos"] | Bool[Tensor, "row head pos key_pos"] | None
+    )
     """The weights to set to 0; None for none."""
     lost: Int[Tensor, " row"] | None
     """How many edges each row's cut removes or biases here; None where nothing is cut."""
@@ -185,7 +206,14 @@ class Packed:
         watch: Edit | None = None,
         weigh: Weigh | None = None,
     ) -> None:
-        self.lm, self.rows, self.prefix, self.keep, self.watch, self.weigh = lm, rows, prefix, keep, watch, weigh
+        self.lm, self.rows, self.prefix, self.keep, self.watch, self.weigh = (
+            lm,
+            rows,
+            prefix,
+            keep,
+            watch,
+            weigh,
+        )
         self.n_keys = -(-int(rows.stop.max()) // MASK_WIDTH) * MASK_WIDTH
         starts = [sequences[row.item].answer_start for row in rows.rows]
         cuts = [row.cut for row in rows.rows]
@@ -204,13 +232,20 @@ class Packed:
         if key not in self.plans:
             n_rows, cut = self.rows.open_at(layer), self.rows.cut_at(layer)
             # Masks for single heads are many times larger: only the last is kept.
-            self.plans = {name: plan for name, plan in self.plans.items() if plan.mask.dim() < 4}
+            self.plans = {
+                name: plan for name, plan in self.plans.items() if plan.mask.dim() < 4
+            }
             self.plans[key] = self._plan(n_rows, cut, window, device)
         self.plan = self.plans[key]
         return self.rows.joining(layer)
 
     def attend(
-        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+        self,
+        query: Queries,
+        key: Keys,
+        value: Keys,
+        scaling: float,
+        softcap: float | None,
     ) -> Float[Tensor, "token head d_value"]:
         if self.keep is not None:
             self.keep(self.layer, key, value)
@@ -226,32 +261,56 @@ class Packed:
         )
         mask = plan.mask_for(heads // key_heads)
         edit = plan.edit_for(heads // key_heads) if self.watch is None else self.watch
-        attended = masked_attention(queries, keys, values, mask, scaling, softcap, edit).reshape(rows * n, heads, -1)
+        attended = masked_attention(
+            queries, keys, values, mask, scaling, softcap, edit
+        ).reshape(rows * n, heads, -1)
         if self.weigh is not None:
             self.weigh(attention_weights(queries, keys, mask, scaling, softcap))
         if plan.lost is not None:
             self.lost[self.layer] = plan.lost
         return attended if plan.even else attended.index_select(0, plan.back)
 
-    def _plan(self, n_rows: int, cut: NDArray[np.bool_], window: int | None, device: torch.device) -> _Plan:
+    def _plan(
+        self,
+        n_rows: int,
+        cut: NDArray[np.bool_],
+        window: int | None,
+        device: torch.device,
+    ) -> _Plan:
         rows, lm_device, n_prefix = self.rows, self.lm.device, self.prefix.length
-        first, stop = (to_device(part[:n_rows], lm_device)[:, None] for part in (rows.first, rows.stop))
-        own, clean = (to_device(part[:n_rows], lm_device)[:, None] for part in (rows.own, rows.clean))
+        first, stop = (
+            to_device(part[:n_rows], lm_device)[:, None]
+            for part in (rows.first, rows.stop)
+        )
+        own, clean = (
+            to_device(part[:n_rows], lm_device)[:, None]
+            for part in (rows.own, rows.clean)
+        )
         lengths = rows.stop[:n_rows] - rows.first[:n_rows]
         n, total = int(lengths.max()), int(rows.own[n_rows])
         offsets = torch.arange(n, device=lm_device)
         queries = first + offsets  # positions
         key = torch.arange(self.n_keys, device=lm_device)
-        indices = torch.where(key < first, clean + key - n_prefix, own + key - first) + n_prefix
+        indices = (
+            torch.where(key < first, clean + key - n_prefix, own + key - first)
+            + n_prefix
+        )
         indices = torch.where(key < n_prefix, key, indices).masked_fill(key >= stop, 0)
         allowed = visible(queries, self.n_keys, window)
         beyond = (queries >= stop)[:, :, None]
         lost = zeroed = bias = None
         if cut.any():
             cuts = self.cuts
-            removed = cuts.removed(queries) & to_device(cut, lm_device)[:, None, None] & ~beyond
+            removed = (
+                cuts.removed(queries)
+                & to_device(cut, lm_device)[:, None, None]
+                & ~beyond
+            )
             lost = (removed & allowed).sum(dim=(1, 2))
-            zeroed_rows, biased_rows = cut & cuts.is_zeroed[:n_rows], cut & cuts.is_biased[:n_rows]
+            zeroed_rows, biased_rows = (
+                cut & cuts.is_zeroed[:n_rows],
+                cut & cuts.is_biased[:n_rows],
+            )
             if (cut & cuts.is_by_head[:n_rows]).any():
                 assert cuts.heads is not None
                 removed = removed[:, None] & cuts.heads[:n_rows, :, None, None]
@@ -262,14 +321,22 @@ class Packed:
                 zeroed, removed = removed & is_zeroed, removed & ~is_zeroed
             if biased_rows.any():
                 is_biased = to_device(biased_rows, lm_device).view(per_row)
-                bias = torch.where(removed & is_biased, cuts.bias[:n_rows].to(self.lm.dtype).view(per_row), 0)
+                bias = torch.where(
+                    removed & is_biased,
+                    cuts.bias[:n_rows].to(self.lm.dtype).view(per_row),
+                    0,
+                )
                 removed = removed & ~is_biased
             allowed = allowed & ~removed
-        allowed = allowed | beyond  # values beyond a row's end are never read, but must be finite
+        allowed = (
+            allowed | beyond
+        )  # values beyond a row's end are never read, but must be finite
         mask = additive(allowed, self.lm.dtype)
         if bias is not None:
             mask += bias
-        back = np.repeat(np.arange(n_rows) * n - rows.own[:n_rows], lengths) + np.arange(total)
+        back = np.repeat(
+            np.arange(n_rows) * n - rows.own[:n_rows], lengths
+        ) + np.arange(total)
         return _Plan(
             shape=(n_rows, n, self.n_keys),
             even=n * n_rows == total,
@@ -311,9 +378,14 @@ def run_layers(
     rotary: dict[str, tuple[Tensor, Tensor] | None] = {}
     with (
         torch.enable_grad() if gradients else torch.inference_mode(),
-        nullcontext() if compiled else attention_kernels(),  # compiled: much work in few shapes, cuDNN may plan
+        nullcontext()
+        if compiled
+        else attention_kernels(),  # compiled: much work in few shapes, cuDNN may plan
     ):
-        ids, positions = to_device(ids, lm.device)[None], to_device(positions, lm.device)[None]
+        ids, positions = (
+            to_device(ids, lm.device)[None],
+            to_device(positions, lm.device)[None],
+        )
         stream = lm.embed(ids, positions)
         for layer in range(last + 1):
             joining = attention.enter(layer)
@@ -326,7 +398,14 @@ def run_layers(
             kind = lm.rotary_kind(layer)
             if kind not in rotary:
                 rotary[kind] = lm.rotary(layer, stream, positions)
-            output = lm.run_block(layer, stream, rotary[kind], attention, compiled, read if layer == last else None)
+            output = lm.run_block(
+                layer,
+                stream,
+                rotary[kind],
+                attention,
+                compiled,
+                read if layer == last else None,
+            )
             if visit is not None:
                 visit(layer, output)
             stream = output.residual
@@ -341,14 +420,20 @@ def compute_prefix(lm: LanguageModel, ids: tuple[int, ...]) -> Prefix:
     sequences = [TokenSequence(ids, answer_start=len(ids), read_at=())]
     rows = BatchRows(sequences, [0], [CLEAN], 0, lm.n_layers)
     packed = Packed(
-        lm, sequences, rows, NO_PREFIX, lambda layer, key, value: pairs.append((key.clone(), value.clone()))
+        lm,
+        sequences,
+        rows,
+        NO_PREFIX,
+        lambda layer, key, value: pairs.append((key.clone(), value.clone())),
     )
     run_layers(lm, packed.ids, packed.positions, packed)
     keys, values = zip(*pairs, strict=True)
     return Prefix(ids, keys, values)
 
 
-def logits_in_parts(lm: LanguageModel, stream: Float[Tensor, "token d_model"]) -> Iterator[Float[Tensor, "part vocab"]]:
+def logits_in_parts(
+    lm: LanguageModel, stream: Float[Tensor, "token d_model"]
+) -> Iterator[Float[Tensor, "part vocab"]]:
     """Next-token logits in float32, in parts: all at once would fill the memory."""
     for part in stream.split(max(1, LOGITS_AT_ONCE // int(lm.config.vocab_size))):
         yield lm.logits(part).float()

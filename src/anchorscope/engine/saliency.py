@@ -17,7 +17,12 @@ from torch import Tensor
 
 from anchorscope.engine.forward import Packed, Prefix, not_finite, run_layers
 from anchorscope.engine.rows import BatchRows
-from anchorscope.engine.sequences import CLEAN, SITES, TokenSequence, refuse_unread_positions
+from anchorscope.engine.sequences import (
+    CLEAN,
+    SITES,
+    TokenSequence,
+    refuse_unread_positions,
+)
 from anchorscope.errors import InterventionNotApplied
 from anchorscope.models.families import BlockOutput
 from anchorscope.models.language_model import LanguageModel
@@ -25,7 +30,10 @@ from anchorscope.progress import Progress, Silent
 
 ALL = "all"
 
-Loss = Callable[[list[int], Float[Tensor, "item position site layer d_model"]], Float[Tensor, " item"]]
+Loss = Callable[
+    [list[int], Float[Tensor, "item position site layer d_model"]],
+    Float[Tensor, " item"],
+]
 """From items and their states, up to the highest layer that one needs: each item's loss. Tensors multiplied with the
 states must not have been made in inference mode (clone them)."""
 
@@ -41,7 +49,9 @@ class Saliency:
         return self.values[:, self.sets.index(name)]
 
 
-@torch.inference_mode(False)  # a caller may be in it, and nothing that was made there can be gone back through
+@torch.inference_mode(
+    False
+)  # a caller may be in it, and nothing that was made there can be gone back through
 def saliency(
     lm: LanguageModel,
     sequences: Sequence[TokenSequence],
@@ -60,8 +70,13 @@ def saliency(
     """
     refuse_unread_positions(sequences, prefix.length)
     lm = lm.without_learning()
-    copies = (tuple(tensor.clone() for tensor in part) for part in (prefix.keys, prefix.values))
-    prefix = Prefix(prefix.ids, *copies)  # torch can't go back through tensors made in inference mode
+    copies = (
+        tuple(tensor.clone() for tensor in part)
+        for part in (prefix.keys, prefix.values)
+    )
+    prefix = Prefix(
+        prefix.ids, *copies
+    )  # torch can't go back through tensors made in inference mode
     listener = progress or Silent()
     listener.start(title, len(sequences))
     by_item: dict[int, NDArray[np.float32]] = {}
@@ -80,7 +95,9 @@ def saliency(
 def refuse_no_gradient(measured: Saliency) -> Saliency:
     """Raises where the loss depends on no attention weight of any item."""
     if not measured.values.any():
-        raise InterventionNotApplied("no attention weight of any item has a gradient: the loss does not depend on them")
+        raise InterventionNotApplied(
+            "no attention weight of any item has a gradient: the loss does not depend on them"
+        )
     return measured
 
 
@@ -90,15 +107,21 @@ class _Sums:
     def __init__(self, queries: Tensor, sets: Tensor, lm: LanguageModel) -> None:
         self.queries, self.sets = queries, sets
         """Which queries of a row count, [row, pos], and which keys are in each set, [row, set, key_pos], as 0 and 1."""
-        self.found = torch.zeros(*sets.shape[:2], lm.n_layers, lm.n_heads, device=sets.device)
+        self.found = torch.zeros(
+            *sets.shape[:2], lm.n_layers, lm.n_heads, device=sets.device
+        )
         """[row, set, layer, head]."""
 
     def add(self, layer: int, weights: Tensor, gradient: Tensor) -> None:
         """A layer's |A · ∂L/∂A|, from [row, key_head, group · pos, key_pos]."""
         rows, n, n_keys = len(weights), self.queries.shape[1], weights.shape[-1]
-        single = (weights * gradient).abs_().view(rows, -1, n, n_keys)  # heads of one group follow each other
+        single = (
+            (weights * gradient).abs_().view(rows, -1, n, n_keys)
+        )  # heads of one group follow each other
         per_key = torch.einsum("rhqk,rq->rhk", single, self.queries.to(single.device))
-        self.found[:, :, layer] = torch.einsum("rhk,rsk->rsh", per_key.to(self.sets.device), self.sets)
+        self.found[:, :, layer] = torch.einsum(
+            "rhk,rsk->rsh", per_key.to(self.sets.device), self.sets
+        )
 
 
 class _Batch:
@@ -116,17 +139,36 @@ class _Batch:
         sequences = [all_sequences[item] for item in batch]
         rows = BatchRows(all_sequences, batch, [CLEAN], prefix.length, lm.n_layers)
         packed = Packed(lm, all_sequences, rows, prefix, watch=self._watch)
-        queries = _queries(sequences, prefix.length, int((rows.stop - rows.first).max()))
-        sets = _key_sets([[sets[item] for item in batch] for sets in keys.values()], sequences, packed.n_keys)
+        queries = _queries(
+            sequences, prefix.length, int((rows.stop - rows.first).max())
+        )
+        sets = _key_sets(
+            [[sets[item] for item in batch] for sets in keys.values()],
+            sequences,
+            packed.n_keys,
+        )
         device = self.lm.device
-        self.sums = _Sums(torch.from_numpy(queries).to(device), torch.from_numpy(sets).to(device), self.lm)
-        self.tokens_read = rows.token_indices(np.arange(len(batch)), np.array([item.read_at for item in sequences]), 0)
+        self.sums = _Sums(
+            torch.from_numpy(queries).to(device),
+            torch.from_numpy(sets).to(device),
+            self.lm,
+        )
+        self.tokens_read = rows.token_indices(
+            np.arange(len(batch)), np.array([item.read_at for item in sequences]), 0
+        )
         self.first_weights = torch.empty(0)
         self.read: list[Tensor] = []
         """States of each layer at the positions that are read."""
         read = torch.from_numpy(self.tokens_read).flatten()
         run_layers(
-            self.lm, packed.ids, packed.positions, packed, self._visit, read=read, layers=self.layers, gradients=True
+            self.lm,
+            packed.ids,
+            packed.positions,
+            packed,
+            self._visit,
+            read=read,
+            layers=self.layers,
+            gradients=True,
         )
         with torch.enable_grad():
             self.losses = loss(batch, torch.stack(self.read, dim=3))
@@ -141,28 +183,43 @@ class _Batch:
         layer = len(self.read)  # states of a layer are read after its attention
         if layer == 0:  # nothing below it is asked for a gradient
             self.first_weights = weights.requires_grad_()
-        values, sums = weights.detach(), self.sums  # not the batch, which holds the graph: the two would never be freed
+        values, sums = (
+            weights.detach(),
+            self.sums,
+        )  # not the batch, which holds the graph: the two would never be freed
         weights.register_hook(lambda gradient: sums.add(layer, values, gradient))
         return weights
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
         indices = torch.from_numpy(self.tokens_read).to(output.residual.device)
-        if layer == self.layers - 1:  # of the last block there is nothing but what is read
-            indices = torch.arange(self.tokens_read.size, device=indices.device).view(self.tokens_read.shape)
-        states = torch.stack([getattr(output, name)[0, indices] for name in SITES], dim=2)
+        if (
+            layer == self.layers - 1
+        ):  # of the last block there is nothing but what is read
+            indices = torch.arange(self.tokens_read.size, device=indices.device).view(
+                self.tokens_read.shape
+            )
+        states = torch.stack(
+            [getattr(output, name)[0, indices] for name in SITES], dim=2
+        )
         self.read.append(states.to(self.lm.device))
 
 
-def _queries(sequences: Sequence[TokenSequence], n_prefix: int, n: int) -> NDArray[np.float32]:
+def _queries(
+    sequences: Sequence[TokenSequence], n_prefix: int, n: int
+) -> NDArray[np.float32]:
     chosen = np.zeros((len(sequences), n), dtype=np.float32)
     for row, sequence in enumerate(sequences):
         last = max(sequence.read_at)
-        chosen[row, min(sequence.answer_start, last) - n_prefix : last + 1 - n_prefix] = 1
+        chosen[
+            row, min(sequence.answer_start, last) - n_prefix : last + 1 - n_prefix
+        ] = 1
     return chosen
 
 
 def _key_sets(
-    named: Sequence[Sequence[tuple[int, ...]]], sequences: Sequence[TokenSequence], n_keys: int
+    named: Sequence[Sequence[tuple[int, ...]]],
+    sequences: Sequence[TokenSequence],
+    n_keys: int,
 ) -> NDArray[np.float32]:
     chosen = np.zeros((len(sequences), len(named) + 1, n_keys), dtype=np.float32)
     for row, sequence in enumerate(sequences):

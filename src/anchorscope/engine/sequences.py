@@ -39,7 +39,9 @@ class Cut:
 
     def __post_init__(self) -> None:
         if self.edges not in EDGES or self.how not in HOW:  # a plug-in's
-            raise ValueError(f"edges {self.edges!r}, how {self.how!r}; allowed: {', '.join((*EDGES, *HOW))}")
+            raise ValueError(
+                f"edges {self.edges!r}, how {self.how!r}; allowed: {', '.join((*EDGES, *HOW))}"
+            )
 
     @property
     def changes(self) -> bool:
@@ -58,7 +60,11 @@ class Cut:
             return max(first, sequence.answer_start)
         if self.edges == "outside":
             keys = set(self.keys)
-            return next(position for position in range(first, max(keys) + 2) if position not in keys)
+            return next(
+                position
+                for position in range(first, max(keys) + 2)
+                if position not in keys
+            )
         return first
 
     def takes_edges(self, sequence: TokenSequence, window: int | None) -> bool:
@@ -67,7 +73,11 @@ class Cut:
             return True
         keys = set(self.keys)
         for key in self.keys:
-            query = max(key + 1, sequence.answer_start) if self.edges == "direct" else key + 1
+            query = (
+                max(key + 1, sequence.answer_start)
+                if self.edges == "direct"
+                else key + 1
+            )
             while self.edges == "outside" and query in keys:
                 query += 1
             if query < min(len(sequence.ids), key + window):
@@ -116,7 +126,9 @@ class Variant:
             cuts = {index_of[item]: cuts[item] for item in items if item in cuts}
         if patches is not None:
             patches = {
-                index_of[item]: replace(patches[item], donor=index_of[patches[item].donor])
+                index_of[item]: replace(
+                    patches[item], donor=index_of[patches[item].donor]
+                )
                 for item in items
                 if item in patches
             }
@@ -127,12 +139,16 @@ NO_CUT = Cut(keys=())
 CLEAN = Variant()
 
 
-def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[int]) -> int:
+def shared_prefix_length(
+    sequences: Sequence[Sequence[int]], limits: Sequence[int]
+) -> int:
     """How many leading tokens all sequences share, at most `limits[i]` of each; one token of each remains to run."""
     if not sequences:
         return 0
     first = sequences[0]
-    length = min(min(limits), *(len(sequence) - 1 for sequence in sequences), len(first))
+    length = min(
+        min(limits), *(len(sequence) - 1 for sequence in sequences), len(first)
+    )
     for sequence in sequences[1:]:
         while length and tuple(sequence[:length]) != tuple(first[:length]):
             length -= 1
@@ -142,7 +158,9 @@ def shared_prefix_length(sequences: Sequence[Sequence[int]], limits: Sequence[in
 def refuse_unread_positions(sequences: Sequence[TokenSequence], n_prefix: int) -> None:
     """A negative index relative to the prefix would silently read another token."""
     for sequence in sequences:
-        if not all(n_prefix <= position < len(sequence.ids) for position in sequence.read_at):
+        if not all(
+            n_prefix <= position < len(sequence.ids) for position in sequence.read_at
+        ):
             raise ValueError(
                 f"positions {sequence.read_at} cannot be read: only {n_prefix} to {len(sequence.ids) - 1} are run"
             )

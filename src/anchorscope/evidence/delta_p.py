@@ -17,16 +17,39 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.draws import Draws, estimates, number_until, ratio, row_chunks, total
-from anchorscope.evidence.measured import GROUPS, Calls, Measured, delta_p, noise_at_reference, plain_calls
+from anchorscope.evidence.draws import (
+    Draws,
+    estimates,
+    number_until,
+    ratio,
+    row_chunks,
+    total,
+)
+from anchorscope.evidence.measured import (
+    GROUPS,
+    Calls,
+    Measured,
+    delta_p,
+    noise_at_reference,
+    plain_calls,
+)
 
 Floats = NDArray[np.floating]
 
 _FEW = 16  # items looked at for the first that is drawn
-_SPREAD, _MARGIN = 6, 8  # standard deviations, and some places more, in which a draw's last true call is looked for
+_SPREAD, _MARGIN = (
+    6,
+    8,
+)  # standard deviations, and some places more, in which a draw's last true call is looked for
 
 
-def shifts(before: Floats, after: Floats, folds: NDArray[np.integer], n_folds: int, draws: Draws) -> Tensor:
+def shifts(
+    before: Floats,
+    after: Floats,
+    folds: NDArray[np.integer],
+    n_folds: int,
+    draws: Draws,
+) -> Tensor:
     """s of every layer and fold in every draw, [layer, fold, draw], from log-odds [layer, item]."""
     by_fold = torch.full(
         (len(after), n_folds, draws.counts.shape[1]),
@@ -36,7 +59,9 @@ def shifts(before: Floats, after: Floats, folds: NDArray[np.integer], n_folds: i
     )
     for fold in np.unique(folds):
         inside = np.flatnonzero(folds == fold)
-        clean, cut = (draws.to_device(log_odds[:, inside]) for log_odds in (before, after))
+        clean, cut = (
+            draws.to_device(log_odds[:, inside]) for log_odds in (before, after)
+        )
         by_fold[:, fold] = matching_shift(clean, cut, draws.take(inside))
     return by_fold
 
@@ -49,12 +74,17 @@ def matching_shift(before: Tensor, after: Tensor, draws: Draws) -> Tensor:
     every item alike is undone exactly.
     """
     positive = before > 0
-    high, low = -_first_drawn(-before, positive, draws), _first_drawn(before, ~positive, draws)
+    high, low = (
+        -_first_drawn(-before, positive, draws),
+        _first_drawn(before, ~positive, draws),
+    )
     new_high, new_low = _around(after, positive, draws)
     share = torch.where(high > low, high / (high - low), 1.0)
     between = new_high - share * (new_high - new_low)
     # Where all items are called alike, the outermost one keeps its distance from zero.
-    shift = torch.where(high.isinf(), new_low - low, torch.where(low.isinf(), new_high - high, between))
+    shift = torch.where(
+        high.isinf(), new_low - low, torch.where(low.isinf(), new_high - high, between)
+    )
     return shift.to(after.dtype)
 
 
@@ -78,8 +108,12 @@ def _around(scores: Tensor, positive: Tensor, draws: Draws) -> tuple[Tensor, Ten
     counts = draws.counts
     called_true = positive.to(counts.dtype) @ counts  # how many in each draw
     n, middle = len(counts), positive.sum(dim=1, keepdim=True)
-    rank = torch.empty_like(order).scatter_(1, order, torch.arange(n, device=order.device).expand_as(order))
-    other = (positive != (rank < middle)).sum(dim=1).max()  # each of these moves the place by its weight − 1
+    rank = torch.empty_like(order).scatter_(
+        1, order, torch.arange(n, device=order.device).expand_as(order)
+    )
+    other = (
+        (positive != (rank < middle)).sum(dim=1).max()
+    )  # each of these moves the place by its weight − 1
     width = min(n, 2 * math.ceil(_SPREAD * math.sqrt(int(other)) + _MARGIN))
     while True:
         first = (middle - width // 2).clamp(0, n - width)
@@ -87,12 +121,18 @@ def _around(scores: Tensor, positive: Tensor, draws: Draws) -> tuple[Tensor, Ten
         window = order.gather(1, first + torch.arange(width, device=order.device))
         # The first place by which all true calls are spent, and the first at which there are more items than that.
         rest = called_true - base
-        last_true, first_false = number_until(counts, window, torch.stack([rest, rest + 1]))
-        outside = (base >= called_true.clamp(min=1)) | ((first_false == width) & (first < n - width))
+        last_true, first_false = number_until(
+            counts, window, torch.stack([rest, rest + 1])
+        )
+        outside = (base >= called_true.clamp(min=1)) | (
+            (first_false == width) & (first < n - width)
+        )
         if width == n or not bool(outside.any()):
             break
         width = n
-    high, low = (_padded(ranked).gather(1, first + where) for where in (last_true, first_false))
+    high, low = (
+        _padded(ranked).gather(1, first + where) for where in (last_true, first_false)
+    )
     return torch.where(called_true > 0, high, math.inf), low
 
 
@@ -143,17 +183,26 @@ def correct_shift(measured: Measured, draws: Draws) -> Corrected:
     folds, reference = measured.folds, measured.reference[measured.probe("full")]
     knockout = _shifts(measured, KNOCKOUT, draws)
     before, after = measured.at_reference(KNOCKOUT)
-    moved = draws.to_device(after)[:, None] - knockout[draws.to_device(reference[folds]), draws.to_device(folds)]
+    moved = (
+        draws.to_device(after)[:, None]
+        - knockout[draws.to_device(reference[folds]), draws.to_device(folds)]
+    )
     clean = draws.to_device(before)[:, None]
     called = moved > 0
-    flipped = (called != (clean > 0)) & ((moved - clean).abs() > noise_at_reference(measured, "full"))
-    return Corrected(measured, draws, (before > 0) == measured.labels, called, flipped, knockout)
+    flipped = (called != (clean > 0)) & (
+        (moved - clean).abs() > noise_at_reference(measured, "full")
+    )
+    return Corrected(
+        measured, draws, (before > 0) == measured.labels, called, flipped, knockout
+    )
 
 
 def _shifts(measured: Measured, intervention: str, draws: Draws) -> Tensor:
     index, ran = measured.probe("full"), measured.ran[intervention]
     before, after = measured.before[index][:, ran], measured.after[intervention][index]
-    return shifts(before, after, measured.folds[ran], measured.reference.shape[1], draws.take(ran))
+    return shifts(
+        before, after, measured.folds[ran], measured.reference.shape[1], draws.take(ran)
+    )
 
 
 @dataclass(frozen=True)
@@ -172,19 +221,32 @@ def cell_sums(corrected: Corrected, intervention: str) -> CellSums:
     """ΔP under an intervention with the common shift taken away, summed over the corrected cells."""
     measured, draws = corrected.measured, corrected.draws
     index, ran = measured.probe("full"), measured.ran[intervention]
-    moved = corrected.knockout if intervention == KNOCKOUT else _shifts(measured, intervention, draws)
+    moved = (
+        corrected.knockout
+        if intervention == KNOCKOUT
+        else _shifts(measured, intervention, draws)
+    )
     before, after = measured.before[index][:, ran], measured.after[intervention][index]
     n_folds, width = measured.reference.shape[1], draws.counts.shape[1]
-    delta = torch.zeros((len(CELLS), len(after), n_folds, width), dtype=moved.dtype, device=draws.device)
+    delta = torch.zeros(
+        (len(CELLS), len(after), n_folds, width), dtype=moved.dtype, device=draws.device
+    )
     number = torch.zeros((len(CELLS), width), dtype=torch.float64, device=draws.device)
     for fold in np.unique(measured.folds[ran]):
         members = _members(corrected, ran, int(fold))
-        clean, cut = draws.to_device(before[:, members.items]), draws.to_device(after[:, members.items])
+        clean, cut = (
+            draws.to_device(before[:, members.items]),
+            draws.to_device(after[:, members.items]),
+        )
         delta[:, :, fold] = _probability_sums(cut, moved[:, fold], members)
         for cell, (_, truth) in enumerate(CELLS):
             inside = members.counts[members.cells[cell]]
-            delta[cell, :, fold] -= torch.sigmoid(clean[:, members.cells[cell]]) @ inside.to(clean.dtype)
-            delta[cell, :, fold] *= 100 if truth else -100  # the probability of the true label
+            delta[cell, :, fold] -= torch.sigmoid(
+                clean[:, members.cells[cell]]
+            ) @ inside.to(clean.dtype)
+            delta[cell, :, fold] *= (
+                100 if truth else -100
+            )  # the probability of the true label
             number[cell] += total(inside)
     return CellSums(delta, number)
 
@@ -194,10 +256,18 @@ def _members(corrected: Corrected, ran: Indices, fold: int) -> _Members:
     items: list[Indices] = []
     cells, counts, start = [], [], 0
     for group, truth in CELLS:
-        candidates = corrected.correct[ran] & (measured.labels[ran] == truth) & (measured.folds[ran] == fold)
+        candidates = (
+            corrected.correct[ran]
+            & (measured.labels[ran] == truth)
+            & (measured.folds[ran] == fold)
+        )
         within = np.flatnonzero(candidates)
         members = draws.to_device(ran[within])
-        inside = corrected.flipped[members] if group == GROUPS[0] else ~corrected.flipped[members]
+        inside = (
+            corrected.flipped[members]
+            if group == GROUPS[0]
+            else ~corrected.flipped[members]
+        )
         some = inside.any(dim=1)
         items.append(within[some.cpu().numpy()])
         cells.append(slice(start, start := start + len(items[-1])))
@@ -216,10 +286,14 @@ def _probability_sums(log_odds: Tensor, shift: Tensor, members: _Members) -> Ten
     near = not bool(((shift - own).abs() > _WIDEST).any())
     # sigmoid(x - s) = e⁻ˢ / (e⁻ˢ + e⁻ˣ): one division for each item and draw instead of an exponential.
     odds_shift, odds = torch.exp(own - shift), torch.exp(own - log_odds)
-    memory = log_odds.new_empty(0)  # one table serves all rows: making it anew takes longer than filling it
+    memory = log_odds.new_empty(
+        0
+    )  # one table serves all rows: making it anew takes longer than filling it
     for rows in row_chunks(len(log_odds), len(counts), counts):
         if near:
-            table = torch.add(odds[rows, :, None], odds_shift[rows, None], out=memory.resize_(0))
+            table = torch.add(
+                odds[rows, :, None], odds_shift[rows, None], out=memory.resize_(0)
+            )
             torch.div(counts, table, out=table)
         else:
             table = torch.sigmoid(log_odds[rows, :, None] - shift[rows, None]) * counts
@@ -235,14 +309,18 @@ def of_group(sums: Sequence[Tensor], group: str, truth: str) -> Tensor:
 
 def curve_samples(sums: CellSums, group: str, truth: str) -> Tensor:
     """Mean ΔP of a group per layer, [layer, draw]."""
-    summed = of_group(sums.delta_p.unbind(), group, truth).sum(dim=1, dtype=torch.float64)
+    summed = of_group(sums.delta_p.unbind(), group, truth).sum(
+        dim=1, dtype=torch.float64
+    )
     return ratio(summed, of_group(sums.number.unbind(), group, truth))
 
 
 def reference_samples(sums: CellSums, reference: Indices, group: str) -> Tensor:
     """Mean ΔP of a group at each fold's own reference layer, [draw]."""
     layers, folds = torch.from_numpy(reference), torch.arange(len(reference))
-    summed = of_group(sums.delta_p[:, layers, folds].unbind(), group, "all").sum(dim=0, dtype=torch.float64)
+    summed = of_group(sums.delta_p[:, layers, folds].unbind(), group, "all").sum(
+        dim=0, dtype=torch.float64
+    )
     return ratio(summed, of_group(sums.number.unbind(), group, "all"))
 
 
@@ -271,47 +349,94 @@ Means = dict[tuple[str, str], Tensor]
 """Mean ΔP [layer, draw] per group and truth label; the first draw is the sample itself."""
 
 
-def plain_curves(measured: Measured, intervention: str, draws: Draws, move: int = 0) -> list[Curve]:
+def plain_curves(
+    measured: Measured, intervention: str, draws: Draws, move: int = 0
+) -> list[Curve]:
     """Curves of the plain assignment; `move` shifts the reference layer."""
     calls = plain_calls(measured, move=move)
-    return _curves("plain", [calls], _means(calls, measured, intervention, "full", draws), measured, intervention)
+    return _curves(
+        "plain",
+        [calls],
+        _means(calls, measured, intervention, "full", draws),
+        measured,
+        intervention,
+    )
 
 
-def cross_fitted_curves(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
+def cross_fitted_curves(
+    measured: Measured, intervention: str, draws: Draws
+) -> list[Curve]:
     """One half's probe assigns and the other's measures, then the other way round; the two curves averaged."""
     calls = [plain_calls(measured, assigner) for assigner in ("a", "b")]
-    first, second = (_means(calls[half], measured, intervention, "ba"[half], draws) for half in range(2))
+    first, second = (
+        _means(calls[half], measured, intervention, "ba"[half], draws)
+        for half in range(2)
+    )
     means = {cell: (samples + second[cell]) / 2 for cell, samples in first.items()}
     return _curves("cross-fitted", calls, means, measured, intervention)
 
 
-def corrected_curves(corrected: Corrected, intervention: str, sums: CellSums) -> list[Curve]:
+def corrected_curves(
+    corrected: Corrected, intervention: str, sums: CellSums
+) -> list[Curve]:
     """Curves with the common shift taken away."""
-    means = {(group, truth): curve_samples(sums, group, truth) for group in GROUPS for truth in TRUTHS}
-    return _curves("corrected", [corrected.sample()], means, corrected.measured, intervention)
+    means = {
+        (group, truth): curve_samples(sums, group, truth)
+        for group in GROUPS
+        for truth in TRUTHS
+    }
+    return _curves(
+        "corrected", [corrected.sample()], means, corrected.measured, intervention
+    )
 
 
 def _curves(
-    assignment: str, calls: Sequence[Calls], means: Means, measured: Measured, intervention: str
+    assignment: str,
+    calls: Sequence[Calls],
+    means: Means,
+    measured: Measured,
+    intervention: str,
 ) -> list[Curve]:
     """The curves with their numbers of items: the mean over the calls that they rest on."""
     ran, curves = measured.ran[intervention], []
     for (group, truth), samples in means.items():
         inside = [by.members(group)[ran] for by in calls]
         if truth != "all":
-            inside = [members & (measured.labels[ran] == (truth == "true")) for members in inside]
-        items = [np.unique(ran[members]) for members in inside]  # an item with several donors is one item
+            inside = [
+                members & (measured.labels[ran] == (truth == "true"))
+                for members in inside
+            ]
+        items = [
+            np.unique(ran[members]) for members in inside
+        ]  # an item with several donors is one item
         n = round(sum(map(len, items)) / len(items))
-        n_groups = round(sum(len(np.unique(measured.groups[some])) for some in items) / len(items))
-        curves.append(Curve(intervention, assignment, group, truth, *estimates(samples), n, n_groups, samples))
+        n_groups = round(
+            sum(len(np.unique(measured.groups[some])) for some in items) / len(items)
+        )
+        curves.append(
+            Curve(
+                intervention,
+                assignment,
+                group,
+                truth,
+                *estimates(samples),
+                n,
+                n_groups,
+                samples,
+            )
+        )
     return curves
 
 
-def _means(calls: Calls, measured: Measured, intervention: str, probe: str, draws: Draws) -> Means:
+def _means(
+    calls: Calls, measured: Measured, intervention: str, probe: str, draws: Draws
+) -> Means:
     """Mean ΔP by one probe."""
     index, ran = measured.probe(probe), measured.ran[intervention]
     labels = measured.labels[ran]
-    delta = delta_p(measured.before[index][:, ran], measured.after[intervention][index], labels).T
+    delta = delta_p(
+        measured.before[index][:, ran], measured.after[intervention][index], labels
+    ).T
     totals, numbers = [], []
     for group, truth in CELLS:
         inside = calls.members(group)[ran] & (labels == truth)
@@ -319,7 +444,9 @@ def _means(calls: Calls, measured: Measured, intervention: str, probe: str, draw
         totals.append(sample.sums(delta[inside]))
         numbers.append(sample.numbers())
     return {
-        (group, truth): ratio(of_group(totals, group, truth), of_group(numbers, group, truth))
+        (group, truth): ratio(
+            of_group(totals, group, truth), of_group(numbers, group, truth)
+        )
         for group in GROUPS
         for truth in TRUTHS
     }

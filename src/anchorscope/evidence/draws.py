@@ -23,7 +23,9 @@ from anchorscope.stats.estimate import Estimate, percentile_interval
 Floats = NDArray[np.floating]
 Indices = NDArray[np.integer]
 
-_AT_ONCE = 1 << 26  # numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
+_AT_ONCE = (
+    1 << 26
+)  # numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Draws:
         return self.counts.device
 
     def take(self, items: Indices | NDArray[np.bool_]) -> "Draws":
-        if items.dtype != np.bool_ and np.array_equal(items, np.arange(len(self.counts))):
+        if items.dtype != np.bool_ and np.array_equal(
+            items, np.arange(len(self.counts))
+        ):
             return self  # all of them: nothing to copy
         return Draws(self.counts[self.to_device(items)])
 
@@ -74,13 +78,19 @@ def resampling(device: torch.device) -> Iterator[None]:
 
 def row_chunks(n_rows: int, n_items: int, counts: Tensor) -> Iterator[slice]:
     """Rows whose tables [item, draw] are worked on together: one fits a CPU's cache, many keep a GPU busy."""
-    step = 1 if counts.device.type == "cpu" else max(1, _AT_ONCE // max(1, n_items * counts.shape[1]))
+    step = (
+        1
+        if counts.device.type == "cpu"
+        else max(1, _AT_ONCE // max(1, n_items * counts.shape[1]))
+    )
     return (slice(start, start + step) for start in range(0, n_rows, step))
 
 
 def total(table: Tensor) -> Tensor:
     """Sums of whole numbers over the items of a table [item, draw], [draw], in double precision."""
-    return (table.new_ones((1, len(table))) @ table)[0].double()  # a product: torch's own sum is far slower
+    return (table.new_ones((1, len(table))) @ table)[
+        0
+    ].double()  # a product: torch's own sum is far slower
 
 
 def ratio(part: Tensor, whole: Tensor) -> Tensor:
@@ -100,14 +110,18 @@ def estimate(samples: Tensor, n: int, method: str) -> Estimate:
     return Estimate(value, low, high, n, method)
 
 
-def areas(scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Draws) -> Tensor:
+def areas(
+    scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Draws
+) -> Tensor:
     """AUC of scores [row, item] in every draw, [row, draw], ties half, within strata; NaN where there is no pair."""
     if draws.device.type == "cpu":
         return torch.from_numpy(auc(scores, labels, strata, draws.counts.numpy()))
     return _areas_gpu(scores, labels, strata, draws)
 
 
-def _areas_gpu(scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Draws) -> Tensor:
+def _areas_gpu(
+    scores: Floats, labels: NDArray[np.bool_], strata: Indices, draws: Draws
+) -> Tensor:
     """The same on a GPU: strata side by side, padded with items of no weight."""
     inside = strata == np.unique(strata)[:, None]
     items = np.argsort(~inside, axis=1, kind="stable")[:, : inside.sum(axis=1).max()]

@@ -61,17 +61,32 @@ def run_clean(
 
     `edges` says which later tokens count in the attention that tokens receive; `site` is where the question is read.
     """
-    located, supplied = items[0].located, any(item.answer.log_probs is None for item in items)
+    located, supplied = (
+        items[0].located,
+        any(item.answer.log_probs is None for item in items),
+    )
     # The last token before an answer is read here, and predicts the answer's first one: it must not be shared.
-    first = min(located.prefix_length, *(item.located.answer_start - 1 for item in items))
+    first = min(
+        located.prefix_length, *(item.located.answer_start - 1 for item in items)
+    )
     sequences = [
         replace(sequence, read_at=(*sequence.read_at, sequence.answer_start - 1))
         for sequence in (item.sequence(positions) for item in items)
     ]
-    work = planner.states("clean states", sequences, located.input_ids[:first], compiled=compiled)
-    places = [(position, number) for position in range(len(positions)) for number in range(len(SITES))]
+    work = planner.states(
+        "clean states", sequences, located.input_ids[:first], compiled=compiled
+    )
+    places = [
+        (position, number)
+        for position in range(len(positions))
+        for number in range(len(SITES))
+    ]
     keep = (*places, (len(positions), site))
-    ran = run_states(executor, replace(work, keep=(keep,), log_probs=supplied, attention=edges), progress)
+    ran = run_states(
+        executor,
+        replace(work, keep=(keep,), log_probs=supplied, attention=edges),
+        progress,
+    )
     (clean,) = ran.variants
     assert clean.states is not None, "a pass that keeps states returns them"
     states = clean.states[: len(places)].unflatten(0, (len(positions), len(SITES)))
@@ -80,7 +95,9 @@ def run_clean(
     return CleanRun(states, log_probs, attention, clean.states[len(places) :])
 
 
-def with_log_probs(answers: Sequence[Answer], log_probs: Sequence[tuple[float, ...]]) -> list[Answer]:
+def with_log_probs(
+    answers: Sequence[Answer], log_probs: Sequence[tuple[float, ...]]
+) -> list[Answer]:
     """Answers that were given elsewhere come without log-probabilities: those of the clean pass take their place."""
     return [
         replace(answer, log_probs=own) if answer.log_probs is None and own else answer
@@ -129,9 +146,15 @@ class Scoring:
     """[position][site]."""
     folds: NDArray[np.int64]
 
-    def probes(self, items: Sequence[int] | None = None, only: tuple[int, int, int] | None = None) -> OutOfFoldProbes:
+    def probes(
+        self,
+        items: Sequence[int] | None = None,
+        only: tuple[int, int, int] | None = None,
+    ) -> OutOfFoldProbes:
         """The probes for sequences that stand for these items, or for every item in turn."""
-        return OutOfFoldProbes(self.sets, self.folds if items is None else self.folds[list(items)], only)
+        return OutOfFoldProbes(
+            self.sets, self.folds if items is None else self.folds[list(items)], only
+        )
 
     def scorer(self, device: str | torch.device) -> Scorer:
         """The same, ready to score states at hand."""
@@ -156,9 +179,18 @@ def measure(
     states: dict[str, Tensor] = {}
     for planned_pass in passes:
         planned = planned_pass.planned
-        rewritten = [run.item for run in planned[0].runs] if planned[0].intervention.rewrite else None
-        places = [tuple(keep(runs.intervention)) if runs.intervention.keeps_states else () for runs in planned]
-        work = replace(planned_pass.work, probes=scoring.probes(rewritten), keep=tuple(places))
+        rewritten = (
+            [run.item for run in planned[0].runs]
+            if planned[0].intervention.rewrite
+            else None
+        )
+        places = [
+            tuple(keep(runs.intervention)) if runs.intervention.keeps_states else ()
+            for runs in planned
+        ]
+        work = replace(
+            planned_pass.work, probes=scoring.probes(rewritten), keep=tuple(places)
+        )
         ran = run_states(executor, work, progress)
         for runs, part in zip(planned, ran.variants, strict=True):
             if runs.intervention.draw == 0:
@@ -183,13 +215,19 @@ def _effect(planned: PlannedRuns, part: VariantPart, setting: Setting) -> Effect
         items=items,
         n_cut=np.array([run.n_changed for run in planned.runs], dtype=np.int64),
         logits=part.logits,
-        run=np.array([run.run for run in planned.runs], dtype=np.int64) if rewritten else None,
+        run=np.array([run.run for run in planned.runs], dtype=np.int64)
+        if rewritten
+        else None,
         n_candidates=_known([run.n_candidates for run in planned.runs], np.int64),
-        attention_ratio=_known([run.attention_ratio for run in planned.runs], np.float64),
+        attention_ratio=_known(
+            [run.attention_ratio for run in planned.runs], np.float64
+        ),
     )
 
 
-def _known(values: Sequence[float | None], kind: type[np.number]) -> NDArray[np.number] | None:
+def _known(
+    values: Sequence[float | None], kind: type[np.number]
+) -> NDArray[np.number] | None:
     """What is known of every run; None where it is not."""
     return None if not values or None in values else np.array(values, dtype=kind)
 
@@ -216,7 +254,11 @@ def refuse_no_ops(effects: Sequence[Effect], clean: NDArray[np.float32]) -> None
 
 def _largest_change(effect: Effect, clean: NDArray[np.float32]) -> NDArray[np.float32]:
     """Of each item, over all positions, sites, probes and layers."""
-    return np.abs(effect.logits - clean[effect.items]).reshape(len(effect.items), -1).max(axis=1)
+    return (
+        np.abs(effect.logits - clean[effect.items])
+        .reshape(len(effect.items), -1)
+        .max(axis=1)
+    )
 
 
 def refuse_no_op(effect: Effect, clean: NDArray[np.float32]) -> None:
@@ -230,7 +272,9 @@ def refuse_no_op(effect: Effect, clean: NDArray[np.float32]) -> None:
         )
     flat = np.flatnonzero(unchanged.all(axis=(0, *range(2, unchanged.ndim))))
     if len(flat) and (effect.n_cut > 0).any():
-        raise InterventionNotApplied(f"{effect.intervention}: no score changed at position {flat[0]} of those read")
+        raise InterventionNotApplied(
+            f"{effect.intervention}: no score changed at position {flat[0]} of those read"
+        )
 
 
 def measured_places(
@@ -251,7 +295,10 @@ def measured_places(
                 folds=splits.folds,
                 probes=splits.probes,
                 before=clean[:, q, s].transpose(1, 2, 0),
-                after={effect.intervention: effect.logits[:, q, s].transpose(1, 2, 0) for effect in effects},
+                after={
+                    effect.intervention: effect.logits[:, q, s].transpose(1, 2, 0)
+                    for effect in effects
+                },
                 ran={effect.intervention: effect.items for effect in effects},
                 reference=probe_sets[f"{site}/{position}"].reference,
             )

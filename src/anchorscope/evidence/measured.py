@@ -50,12 +50,16 @@ class Measured:
     def probe(self, name: str) -> int:
         return self.probes.index(name)
 
-    def at_reference(self, intervention: str, probe: str = "full", move: int = 0) -> tuple[Floats, Floats]:
+    def at_reference(
+        self, intervention: str, probe: str = "full", move: int = 0
+    ) -> tuple[Floats, Floats]:
         """Log-odds at a probe's reference layer, before and after, of the items that were run."""
         index, ran = self.probe(probe), self.ran[intervention]
         reference, folds = self.reference[index], self.folds[ran]
         before = at_reference(self.before[index][:, ran], reference, folds, move)
-        return before, at_reference(self.after[intervention][index], reference, folds, move)
+        return before, at_reference(
+            self.after[intervention][index], reference, folds, move
+        )
 
 
 def probability(log_odds: Floats) -> Floats:
@@ -70,10 +74,17 @@ def true_label_probability(log_odds: Floats, labels: Bools) -> Floats:
 
 def delta_p(before: Floats, after: Floats, labels: Bools) -> Floats:
     """ΔP: change of the true label's probability, in percentage points; items along the last axis."""
-    return 100 * (true_label_probability(after, labels) - true_label_probability(before, labels))
+    return 100 * (
+        true_label_probability(after, labels) - true_label_probability(before, labels)
+    )
 
 
-def at_reference(logits: Floats, reference: NDArray[np.integer], folds: NDArray[np.integer], move: int = 0) -> Floats:
+def at_reference(
+    logits: Floats,
+    reference: NDArray[np.integer],
+    folds: NDArray[np.integer],
+    move: int = 0,
+) -> Floats:
     """Log-odds [..., layer, item] at each item's own fold's reference layer, moved by some layers: [..., item]."""
     layers = np.clip(reference[folds] + move, 0, logits.shape[-2] - 1)
     return logits[..., layers, np.arange(len(folds))]
@@ -96,7 +107,9 @@ class Calls:
         """The pathway of each item, as it is written in the results."""
         return [
             MISCLASSIFIED if not right else Q_ANCHORED if flip else A_ANCHORED
-            for right, flip in zip(self.correct.tolist(), self.flipped.tolist(), strict=True)
+            for right, flip in zip(
+                self.correct.tolist(), self.flipped.tolist(), strict=True
+            )
         ]
 
 
@@ -115,11 +128,21 @@ def plain_calls(measured: Measured, probe: str = "full", move: int = 0) -> Calls
 
 def noise_at_reference(measured: Measured, probe: str) -> float:
     """The change in log-odds at the reference layer that the no-op control stays below in 99 of 100 items."""
-    before, after = measured.at_reference("none", probe) if "none" in measured.after else (np.zeros(0), np.zeros(0))
-    return float(np.percentile(np.abs(after - before), NOISE_PERCENTILE)) if len(before) else 0.0
+    before, after = (
+        measured.at_reference("none", probe)
+        if "none" in measured.after
+        else (np.zeros(0), np.zeros(0))
+    )
+    return (
+        float(np.percentile(np.abs(after - before), NOISE_PERCENTILE))
+        if len(before)
+        else 0.0
+    )
 
 
-def permuted_flip_share(before: Floats, after: Floats, labels: Bools, folds: NDArray[np.integer]) -> float:
+def permuted_flip_share(
+    before: Floats, after: Floats, labels: Bools, folds: NDArray[np.integer]
+) -> float:
     """Share of flips among the correct items if the after-scores were dealt out again within each fold.
 
     The exact expectation over all permutations, not a simulation: every item meets every after-score of its fold.

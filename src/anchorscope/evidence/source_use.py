@@ -31,7 +31,13 @@ Column = Float[np.ndarray, " item"]
 
 def kinds_of(items: Sequence[Item]) -> NDArray[np.str_]:
     """The kind of every item's source, as its column `kind` says; empty where it says nothing."""
-    return np.array([str(item.question.metadata.get("kind", "")).replace("/", " ") for item in items], dtype=str)
+    return np.array(
+        [
+            str(item.question.metadata.get("kind", "")).replace("/", " ")
+            for item in items
+        ],
+        dtype=str,
+    )
 
 
 def context_used(with_source: Column, without: Column) -> Column:
@@ -63,7 +69,9 @@ class UseCalibration:
         return expit(np.stack([odds, odds - width, odds + width]))
 
 
-def calibrate_use(used: Column, followed: Column, groups: Shaped[np.ndarray, " item"]) -> UseCalibration | None:
+def calibrate_use(
+    used: Column, followed: Column, groups: Shaped[np.ndarray, " item"]
+) -> UseCalibration | None:
     """The calibration from answers with a known truth (1, 0); None where there are too few of a kind or of groups."""
     names, numbers = np.unique(groups, return_inverse=True)
     if min(followed.sum(), (1 - followed).sum(), len(names)) < FEWEST:
@@ -76,9 +84,20 @@ def calibrate_use(used: Column, followed: Column, groups: Shaped[np.ndarray, " i
         held_out[inside] = expit(slope * drop[inside] + intercept)
     (slope, intercept), covariance = _fit_platt(drop, followed)
     covariance = covariance * len(drop) / len(names)
-    variances = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
+    variances = (
+        float(covariance[0, 0]),
+        float(covariance[0, 1]),
+        float(covariance[1, 1]),
+    )
     brier = float(((held_out - followed) ** 2).mean())
-    return UseCalibration(float(slope), float(intercept), variances, len(drop), float(followed.mean()), brier)
+    return UseCalibration(
+        float(slope),
+        float(intercept),
+        variances,
+        len(drop),
+        float(followed.mean()),
+        brier,
+    )
 
 
 def _drop(used: ArrayLike) -> NDArray[np.float64]:
@@ -86,31 +105,55 @@ def _drop(used: ArrayLike) -> NDArray[np.float64]:
     return -np.log1p(-np.minimum(np.asarray(used, np.float64), _LARGEST))
 
 
-def _fit_platt(drop: Column, followed: Column) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _fit_platt(
+    drop: Column, followed: Column
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Slope and intercept by Newton's method, finite because of Platt's smoothed labels; and their covariance."""
     positive = followed.sum()
-    labels = np.where(followed > 0.5, (positive + 1) / (positive + 2), 1 / (len(followed) - positive + 2))
+    labels = np.where(
+        followed > 0.5,
+        (positive + 1) / (positive + 2),
+        1 / (len(followed) - positive + 2),
+    )
     columns = np.column_stack([drop, np.ones(len(drop))])
     weights = np.array([0.0, logit(labels.mean())])
     for _ in range(_STEPS):
         likely = expit(columns @ weights)
-        curvature = (columns * (likely * (1 - likely))[:, None]).T @ columns + 1e-9 * np.eye(2)
+        curvature = (
+            columns * (likely * (1 - likely))[:, None]
+        ).T @ columns + 1e-9 * np.eye(2)
         step = np.linalg.solve(curvature, columns.T @ (labels - likely))
-        weights = weights + step / max(1.0, float(np.abs(step).max()))  # steps of at most 1: no overshooting
+        weights = weights + step / max(
+            1.0, float(np.abs(step).max())
+        )  # steps of at most 1: no overshooting
     return weights, np.linalg.inv(curvature)
 
 
-def use_record(used: float, passages: Sequence[float], calibration: UseCalibration | None) -> dict[str, Any]:
+def use_record(
+    used: float, passages: Sequence[float], calibration: UseCalibration | None
+) -> dict[str, Any]:
     """What is said of one answer: the share, the probability with its interval, and the passage that it rests on.
 
     `passages` has the share that goes with each passage by itself, where there are several.
     """
     if np.isnan(used):
         return dict.fromkeys(USE_COLUMNS)
-    probability = [None] * 3 if calibration is None else [round(float(end), 4) for end in calibration.probability(used)]
-    rests = int(np.argmax(passages)) + 1 if len(passages) > 1 and used >= IGNORED else None
+    probability = (
+        [None] * 3
+        if calibration is None
+        else [round(float(end), 4) for end in calibration.probability(used)]
+    )
+    rests = (
+        int(np.argmax(passages)) + 1 if len(passages) > 1 and used >= IGNORED else None
+    )
     return dict(zip(USE_COLUMNS, (round(used, 4), *probability, rests), strict=True))
 
 
-USE_COLUMNS = ("context_used", "context_probability", "context_low", "context_high", "passage")
+USE_COLUMNS = (
+    "context_used",
+    "context_probability",
+    "context_low",
+    "context_high",
+    "passage",
+)
 """Columns of scores where questions come with passages; the last counts from 1."""

@@ -22,7 +22,12 @@ from anchorscope.artefacts.schema import PART_SCHEMA
 from anchorscope.datasets.text import words
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
-from anchorscope.evidence.further_runs import ItemPasses, given, per_answer, rewritten_states
+from anchorscope.evidence.further_runs import (
+    ItemPasses,
+    given,
+    per_answer,
+    rewritten_states,
+)
 from anchorscope.evidence.part_tables import PartsOfDataset, Record, layer_rows
 from anchorscope.evidence.source_use import context_used
 from anchorscope.evidence_parts.need import Share, Terms
@@ -47,7 +52,13 @@ from anchorscope.stats.streams import stream
 
 Arrays = dict[str, NDArray[np.floating]]
 Column = Float[np.ndarray, " item"]
-SOURCE, SPAN, EXCHANGED, PAIR, KIND = "source", "random-span", "source-resample", "pair", "kind"
+SOURCE, SPAN, EXCHANGED, PAIR, KIND = (
+    "source",
+    "random-span",
+    "source-resample",
+    "pair",
+    "kind",
+)
 """The tokens of a source cut; as many others cut; another item's in its place; two views side by side; items of one
 kind."""
 ANSWER = "answer"
@@ -55,10 +66,14 @@ ANSWER = "answer"
 
 def source_names(items: Sequence[Item]) -> list[str]:
     """The sources that can be cut, where some item has more than a question; several passages also together."""
-    names = dict.fromkeys(name for item in items for name, _, _ in item.located.sources if name != ANSWER)
+    names = dict.fromkeys(
+        name for item in items for name, _, _ in item.located.sources if name != ANSWER
+    )
     if not any(name.startswith((CONTEXT, THINKING)) for name in names):
         return []
-    several = any(name.startswith(f"{CONTEXT}[") for name in names) and CONTEXT not in names
+    several = (
+        any(name.startswith(f"{CONTEXT}[") for name in names) and CONTEXT not in names
+    )
     return [*([CONTEXT] if several else []), *names]
 
 
@@ -78,7 +93,9 @@ def cut_random_span(item: Item, name: str, rng: np.random.Generator) -> Cut:
     """As many neighbouring tokens of the template, of no source; all of them where there are fewer."""
     located = item.located
     taken = {token for _, start, end in located.sources for token in range(start, end)}
-    free = [token for token in range(1, located.answer_start) if token not in taken]  # the first is a sink
+    free = [
+        token for token in range(1, located.answer_start) if token not in taken
+    ]  # the first is a sink
     length = min(len(located.source_tokens(name)), len(free))
     start = int(rng.integers(len(free) - length + 1))
     return Cut(tuple(free[start : start + length]))
@@ -86,7 +103,11 @@ def cut_random_span(item: Item, name: str, rng: np.random.Generator) -> Cut:
 
 def _cuts(items: Sequence[Item], name: str, how: str, seed: int) -> dict[int, Cut]:
     """The cuts of a source, or of random spans in its place, by item; none where an item does not have it."""
-    having = {index: item for index, item in enumerate(items) if cut_source(item, name).changes}
+    having = {
+        index: item
+        for index, item in enumerate(items)
+        if cut_source(item, name).changes
+    }
     if how == SOURCE:
         return {index: cut_source(item, name) for index, item in having.items()}
     return {
@@ -121,14 +142,28 @@ def run_sources(
     runs: dict[tuple[str, str], SourceRun] = {}
     log_probs = np.zeros(len(items))
     for how, prefix in ((SOURCE, shared), (SPAN, shared[:1])):
-        variants = [CLEAN, *(Variant(_cuts(items, name, how, passes.setting.seed)) for name in names)]
-        work = passes.planner.states(f"sources: {how}", sequences, prefix, variants, compiled=passes.compiled)
-        work = replace(work, keep=((), *(((passes.place,),) * len(names))), probes=probes, answer_stats=True)
+        variants = [
+            CLEAN,
+            *(Variant(_cuts(items, name, how, passes.setting.seed)) for name in names),
+        ]
+        work = passes.planner.states(
+            f"sources: {how}", sequences, prefix, variants, compiled=passes.compiled
+        )
+        work = replace(
+            work,
+            keep=((), *(((passes.place,),) * len(names))),
+            probes=probes,
+            answer_stats=True,
+        )
         first, *parts = passes.run(work)
         if how == SOURCE:
             log_probs = _mean_log_probs(first)
         for name, part in zip(names, parts, strict=True):
-            states, log_odds, cut_log_probs = clean.clone(), clean_log_odds.copy(), log_probs.copy()
+            states, log_odds, cut_log_probs = (
+                clean.clone(),
+                clean_log_odds.copy(),
+                log_probs.copy(),
+            )
             states[:, part.items] = given(part.states)[0].to(clean.dtype)
             log_odds[:, part.items] = given(part.logits)[:, 0, 0, 0].T
             cut_log_probs[part.items] = _mean_log_probs(part)
@@ -136,18 +171,30 @@ def run_sources(
     return runs, log_probs
 
 
-def exchanged_sources(items: Sequence[Item], name: str, setting: Setting) -> dict[int, TokenSequence]:
+def exchanged_sources(
+    items: Sequence[Item], name: str, setting: Setting
+) -> dict[int, TokenSequence]:
     """Answers after another item's passages (`context`) or `thinking`, by item; without those that have no donor.
 
     The donor is about another subject, of the same relation where there is one, and its text does not give the answer.
     """
     sources = [getattr(item.question, name) for item in items]
-    vocabularies = [set(words(text if isinstance(text, str) else " ".join(text or ()))) for text in sources]
-    orders = [Donors(items, setting, f"{EXCHANGED} {name}", same_relation) for same_relation in (True, False)]
+    vocabularies = [
+        set(words(text if isinstance(text, str) else " ".join(text or ())))
+        for text in sources
+    ]
+    orders = [
+        Donors(items, setting, f"{EXCHANGED} {name}", same_relation)
+        for same_relation in (True, False)
+    ]
     chosen: dict[int, int] = {}
     for index, item in enumerate(items):
         own, subject = set(words(item.answer.text)), item.question.subject
-        for donor in (donor for donors in orders for donor in donors.of(index)) if sources[index] else ():
+        for donor in (
+            (donor for donors in orders for donor in donors.of(index))
+            if sources[index]
+            else ()
+        ):
             is_other = sources[donor] != sources[index] and (
                 subject is None or items[donor].question.subject != subject
             )
@@ -155,12 +202,21 @@ def exchanged_sources(items: Sequence[Item], name: str, setting: Setting) -> dic
                 chosen[index] = donor
                 break
     changed = [
-        replace(items[index], question=replace(items[index].question, **{name: sources[donor]}))
+        replace(
+            items[index],
+            question=replace(items[index].question, **{name: sources[donor]}),
+        )
         for index, donor in chosen.items()
     ]
-    written = setting.writer().sequences(changed, [item.question.question for item in changed], setting.positions)
+    written = setting.writer().sequences(
+        changed, [item.question.question for item in changed], setting.positions
+    )
     texts = dict(zip(chosen, written, strict=True))
-    return {index: text for index, text in texts.items() if setting.context is None or len(text.ids) <= setting.context}
+    return {
+        index: text
+        for index, text in texts.items()
+        if setting.context is None or len(text.ids) <= setting.context
+    }
 
 
 def run_exchanged(
@@ -168,11 +224,15 @@ def run_exchanged(
 ) -> dict[tuple[str, str], Float[Tensor, "layer item d_model"]]:
     """States at the place after another item's passages, and thinking; clean ones of items without a donor."""
     views: dict[tuple[str, str], Tensor] = {}
-    for name in [name for name in source_names(passes.items) if name in (CONTEXT, THINKING)]:
+    for name in [
+        name for name in source_names(passes.items) if name in (CONTEXT, THINKING)
+    ]:
         texts = exchanged_sources(passes.items, name, passes.setting)
         if texts:
             views[EXCHANGED, name] = states = clean.clone()
-            read = rewritten_states(passes, list(texts.values()), f"sources: another {name}")
+            read = rewritten_states(
+                passes, list(texts.values()), f"sources: another {name}"
+            )
             states[:, list(texts)] = read.to(clean.dtype)
     return views
 
@@ -190,26 +250,41 @@ def answers_use(
     NaN where an item has no passage.
     """
     having = [
-        index for index, item in enumerate(items) if item.tokens is not None and cut_source(item, CONTEXT).changes
+        index
+        for index, item in enumerate(items)
+        if item.tokens is not None and cut_source(item, CONTEXT).changes
     ]
     uses: list[tuple[float, list[float]]] = [(np.nan, [])] * len(items)
     if not having:
         return uses
     sequences = [items[index].sequence(("final",)) for index in having]
     several = max(len(items[index].question.context) for index in having)
-    names = [CONTEXT, *(f"{CONTEXT}[{number}]" for number in range(1, several + 1) if several > 1)]
+    names = [
+        CONTEXT,
+        *(f"{CONTEXT}[{number}]" for number in range(1, several + 1) if several > 1),
+    ]
     variants = [
-        Variant({number: cut for number, index in enumerate(having) if (cut := cut_source(items[index], name)).changes})
+        Variant(
+            {
+                number: cut
+                for number, index in enumerate(having)
+                if (cut := cut_source(items[index], name)).changes
+            }
+        )
         for name in names
     ]
     work = planner.states("without the passages", sequences, (), [CLEAN, *variants])
-    clean, *parts = run_states(executor, replace(work, answer_stats=True), progress).variants
+    clean, *parts = run_states(
+        executor, replace(work, answer_stats=True), progress
+    ).variants
     log_probs = _mean_log_probs(clean)
     for name, part in zip(names, parts, strict=True):
         shares = context_used(log_probs[part.items], _mean_log_probs(part))
         for number, share in zip(part.items.tolist(), shares.tolist(), strict=True):
             total, each = uses[having[number]]
-            uses[having[number]] = (share, []) if name == CONTEXT else (total, [*each, share])
+            uses[having[number]] = (
+                (share, []) if name == CONTEXT else (total, [*each, share])
+            )
     return uses
 
 
@@ -229,16 +304,24 @@ def item_numbers(
             continue
         tokens = [item.located.source_tokens(name) for item in items]
         # Of all attention to an item's own tokens.
-        shares = [mass.of(keys) / max(sum(mass.received), 1e-12) for mass, keys in zip(attention, tokens, strict=True)]
+        shares = [
+            mass.of(keys) / max(sum(mass.received), 1e-12)
+            for mass, keys in zip(attention, tokens, strict=True)
+        ]
         columns = {
-            "evidence-moved": np.abs(run.log_odds - clean_log_odds)[list(band)].mean(axis=0),
+            "evidence-moved": np.abs(run.log_odds - clean_log_odds)[list(band)].mean(
+                axis=0
+            ),
             "state-moved": _moved(clean, run.states, band),
             "context-used": context_used(log_probs, run.log_prob),
             "attention": np.array(shares),
             "overlap": np.array([word_overlap(item, name) for item in items]),
         }
         there = np.array([bool(keys) for keys in tokens])
-        numbers |= {f"{kind}/{name}": np.where(there, column, np.nan) for kind, column in columns.items()}
+        numbers |= {
+            f"{kind}/{name}": np.where(there, column, np.nan)
+            for kind, column in columns.items()
+        }
     return numbers
 
 
@@ -247,15 +330,23 @@ def _moved(clean: Tensor, cut: Tensor, band: Sequence[int]) -> Column:
     by_layer = []
     for layer in band:
         before, after = clean[layer].float(), cut[layer].float()
-        by_layer.append((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1))
+        by_layer.append(
+            (after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1)
+        )
     return torch.stack(by_layer).mean(0).double().numpy()
 
 
 def word_overlap(item: Item, name: str) -> float:
     """The share of the answer's words that stand in a source."""
     question = item.question
-    texts = {CONTEXT: " ".join(question.context), THINKING: question.thinking or "", "question": question.question}
-    texts |= {f"{CONTEXT}[{number}]": text for number, text in enumerate(question.context, 1)}
+    texts = {
+        CONTEXT: " ".join(question.context),
+        THINKING: question.thinking or "",
+        "question": question.question,
+    }
+    texts |= {
+        f"{CONTEXT}[{number}]": text for number, text in enumerate(question.context, 1)
+    }
     own, there = words(item.answer.text), set(words(texts.get(name, "")))
     return sum(word in there for word in own) / max(1, len(own))
 
@@ -281,13 +372,23 @@ def solve_sources(
     both = side_by_side(views[SOURCE, pair[0]], views[SOURCE, pair[1]], device)
     needs[",".join(pair)] = {PAIR: solver.terms(both, ", ".join(pair))}
     main = choose_pair((), [name for _, name in views])[0]
-    every = {kind: np.flatnonzero(kinds == kind) for kind in sorted({*kinds.tolist()} - {""})}
+    every = {
+        kind: np.flatnonzero(kinds == kind) for kind in sorted({*kinds.tolist()} - {""})
+    }
     for kind, some in every.items():
         if not items.take(some).are_enough:
             continue
-        within = slice(None), torch.from_numpy(some), slice(default_directions(len(some), clean.shape[-1]))
-        alone = EvidenceSolver(clean[within], items.take(some), device, progress, f"sources, {kind}")
-        needs.setdefault(KIND, {})[kind] = alone.terms(views[SOURCE, main][within], main)
+        within = (
+            slice(None),
+            torch.from_numpy(some),
+            slice(default_directions(len(some), clean.shape[-1])),
+        )
+        alone = EvidenceSolver(
+            clean[within], items.take(some), device, progress, f"sources, {kind}"
+        )
+        needs.setdefault(KIND, {})[kind] = alone.terms(
+            views[SOURCE, main][within], main
+        )
     return terms_by_name(needs)
 
 
@@ -295,16 +396,27 @@ def pair_parts(needs: Mapping[str, Mapping[str, Terms]], pair: str) -> dict[str,
     """Four parts of the evidence that sum to one, of two sources."""
     first, second = pair.split(",")
     alone = needs[SOURCE]
-    return four_parts(alone[first].need(), alone[second].need(), needs[pair][PAIR].need(), (first, second))
+    return four_parts(
+        alone[first].need(),
+        alone[second].need(),
+        needs[pair][PAIR].need(),
+        (first, second),
+    )
 
 
-def source_frame(parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating]]) -> pl.DataFrame:
+def source_frame(
+    parts: PartsOfDataset, stored: Mapping[str, NDArray[np.floating]]
+) -> pl.DataFrame:
     """Rows of evidence_parts.csv: what needs each source (`source`), its control, and the four parts of the pair."""
     needs, rows = needs_by_name(stored), list[Record]()
     for how, by_name in needs.items():
         if how == KIND:  # of other items; experiments.csv has them
             continue
-        shares = {f"needs-{name}": terms.need() for name, terms in by_name.items() if name != PAIR}
+        shares = {
+            f"needs-{name}": terms.need()
+            for name, terms in by_name.items()
+            if name != PAIR
+        }
         for part, share in (shares or pair_parts(needs, how)).items():
             rows += layer_rows(parts, how, part, share)
     return pl.DataFrame(rows, schema=PART_SCHEMA)

@@ -14,7 +14,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.artefacts.schema import CURVE_COLUMNS, SAMPLE_SCHEMA, SCORE_COLUMNS, SUMMARY_COLUMNS
+from anchorscope.artefacts.schema import (
+    CURVE_COLUMNS,
+    SAMPLE_SCHEMA,
+    SCORE_COLUMNS,
+    SUMMARY_COLUMNS,
+)
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.delta_p import (
     CellSums,
@@ -64,20 +69,39 @@ Bools = NDArray[np.bool_]
 def summarise(corrected: Corrected, sums: Mapping[str, CellSums]) -> list[SummaryRow]:
     """All quantities of one dataset, site and position; `sums` of the corrected cells per intervention."""
     measured = corrected.measured
-    rows = [*_assignment_rows(corrected, "plain"), *_assignment_rows(corrected, "corrected")]
+    rows = [
+        *_assignment_rows(corrected, "plain"),
+        *_assignment_rows(corrected, "corrected"),
+    ]
     for intervention in measured.after:
         rows += _plain_rows(measured, corrected.draws, intervention)
         rows += _cross_fitted_rows(measured, corrected.draws, intervention)
         rows += _corrected_rows(corrected, intervention, sums[intervention])
-    n_noise, method = len(measured.ran.get("none", [])), "99th percentile of the no-op control"
-    noise = Estimate(noise_at_reference(measured, "full"), np.nan, np.nan, n_noise, method)
+    n_noise, method = (
+        len(measured.ran.get("none", [])),
+        "99th percentile of the no-op control",
+    )
+    noise = Estimate(
+        noise_at_reference(measured, "full"), np.nan, np.nan, n_noise, method
+    )
     return [*rows, SummaryRow("noise_log_odds_p99", noise, intervention="none")]
 
 
 def _row(
-    quantity: str, samples: Tensor, n: int, assignment: str | None, intervention: str, group: str | None = None
+    quantity: str,
+    samples: Tensor,
+    n: int,
+    assignment: str | None,
+    intervention: str,
+    group: str | None = None,
 ) -> SummaryRow:
-    return SummaryRow(quantity, estimate(samples, n, "bootstrap over groups"), assignment, intervention, group)
+    return SummaryRow(
+        quantity,
+        estimate(samples, n, "bootstrap over groups"),
+        assignment,
+        intervention,
+        group,
+    )
 
 
 def _assignment_rows(corrected: Corrected, assignment: str) -> list[SummaryRow]:
@@ -86,23 +110,43 @@ def _assignment_rows(corrected: Corrected, assignment: str) -> list[SummaryRow]:
     before, after = measured.at_reference(KNOCKOUT)
     if assignment == "plain":
         calls = plain_calls(measured)
-        called, flipped = (draws.to_device(call)[:, None] for call in (after > 0, calls.flipped))
+        called, flipped = (
+            draws.to_device(call)[:, None] for call in (after > 0, calls.flipped)
+        )
     else:
         calls, called, flipped = corrected.sample(), corrected.called, corrected.flipped
-        index, folds = measured.reference[measured.probe("full")][measured.folds], measured.folds
+        index, folds = (
+            measured.reference[measured.probe("full")][measured.folds],
+            measured.folds,
+        )
         after = after - corrected.knockout[..., 0].cpu().numpy()[index, folds]
     labels = measured.labels
-    right, wrong = (_numbers(flipped, calls.correct & (labels == truth), draws) for truth in (True, False))
+    right, wrong = (
+        _numbers(flipped, calls.correct & (labels == truth), draws)
+        for truth in (True, False)
+    )
     n_correct, rows = int(calls.correct.sum()), []
     for index, group in enumerate(GROUPS):
         size, n = right[index] + wrong[index], int(calls.members(group).sum())
         share = ratio(size, right.sum(dim=0) + wrong.sum(dim=0))
         rows.append(_row("group_share", share, n_correct, assignment, KNOCKOUT, group))
-        rows.append(_row("true_share", ratio(right[index], size), n, assignment, KNOCKOUT, group))
+        rows.append(
+            _row(
+                "true_share", ratio(right[index], size), n, assignment, KNOCKOUT, group
+            )
+        )
     null = permuted_flip_share(before, after, labels, measured.folds)
-    exact = Estimate(null, np.nan, np.nan, n_correct, "exact expectation over permutations within folds")
+    exact = Estimate(
+        null,
+        np.nan,
+        np.nan,
+        n_correct,
+        "exact expectation over permutations within folds",
+    )
     rows.append(SummaryRow("null_share", exact, assignment, KNOCKOUT, Q_ANCHORED))
-    both = torch.stack([_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)])
+    both = torch.stack(
+        [_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)]
+    )
     agreement = torch.from_numpy(kappa(both.cpu().numpy()))
     return [*rows, _row("kappa", agreement, len(before), assignment, KNOCKOUT)]
 
@@ -115,7 +159,9 @@ def _numbers(call: Tensor, inside: Bools, draws: Draws) -> Tensor:
     return torch.stack([yes, total(counts) - yes])
 
 
-def _plain_rows(measured: Measured, draws: Draws, intervention: str) -> list[SummaryRow]:
+def _plain_rows(
+    measured: Measured, draws: Draws, intervention: str
+) -> list[SummaryRow]:
     """What an intervention does at the reference layer, to all items and to groups that do not change with the draw."""
     ran = measured.ran[intervention]
     labels = measured.labels[ran]
@@ -133,16 +179,26 @@ def _plain_rows(measured: Measured, draws: Draws, intervention: str) -> list[Sum
         inside = calls.members(group)[ran]
         means["delta_p_reference", group] = delta, inside
         means["flip_rate", group] = own.flipped, inside
-    values, members = (np.stack(part, axis=1) for part in zip(*means.values(), strict=True))
+    values, members = (
+        np.stack(part, axis=1) for part in zip(*means.values(), strict=True)
+    )
     samples = dict(zip(means, _means(values, members, draws.take(ran)), strict=True))
     rows = []
     for (quantity, where), (_, inside) in means.items():
         assignment = None if quantity.startswith("mean_probability") else "plain"
         n = _number_of(ran[inside])
-        rows.append(_row(quantity, samples[quantity, where], n, assignment, intervention, where))
-    between = samples["delta_p_reference", Q_ANCHORED] - samples["delta_p_reference", A_ANCHORED]
+        rows.append(
+            _row(quantity, samples[quantity, where], n, assignment, intervention, where)
+        )
+    between = (
+        samples["delta_p_reference", Q_ANCHORED]
+        - samples["delta_p_reference", A_ANCHORED]
+    )
     n = _number_of(ran[own.correct])
-    return [*rows, _row("delta_p_reference_difference", between, n, "plain", intervention)]
+    return [
+        *rows,
+        _row("delta_p_reference_difference", between, n, "plain", intervention),
+    ]
 
 
 def _number_of(runs: NDArray[np.int64]) -> int:
@@ -155,20 +211,31 @@ def _means(values: Floats, inside: Bools, draws: Draws) -> Tensor:
     return ratio(draws.sums(values * inside), draws.sums(inside))
 
 
-def _cross_fitted_rows(measured: Measured, draws: Draws, intervention: str) -> list[SummaryRow]:
+def _cross_fitted_rows(
+    measured: Measured, draws: Draws, intervention: str
+) -> list[SummaryRow]:
     """ΔP at the measuring probe's own reference layer, in the groups that the other probe made; both ways averaged."""
     ran = measured.ran[intervention]
     samples, sizes = [], []
     for assigner, meter in (("a", "b"), ("b", "a")):
         calls = plain_calls(measured, assigner)
         inside = np.stack([calls.members(group)[ran] for group in GROUPS], axis=1)
-        delta = delta_p(*measured.at_reference(intervention, meter), measured.labels[ran])
+        delta = delta_p(
+            *measured.at_reference(intervention, meter), measured.labels[ran]
+        )
         samples.append(_means(delta[:, None], inside, draws.take(ran)))
         sizes.append([_number_of(ran[members]) for members in inside.T])
-    return _group_rows(torch.stack(samples).mean(dim=0), np.mean(sizes, axis=0), "cross-fitted", intervention)
+    return _group_rows(
+        torch.stack(samples).mean(dim=0),
+        np.mean(sizes, axis=0),
+        "cross-fitted",
+        intervention,
+    )
 
 
-def _corrected_rows(corrected: Corrected, intervention: str, sums: CellSums) -> list[SummaryRow]:
+def _corrected_rows(
+    corrected: Corrected, intervention: str, sums: CellSums
+) -> list[SummaryRow]:
     """ΔP at the reference layer with the common shift taken away, in the corrected groups."""
     measured = corrected.measured
     reference = measured.reference[measured.probe("full")]
@@ -179,7 +246,10 @@ def _corrected_rows(corrected: Corrected, intervention: str, sums: CellSums) -> 
 
 
 def _group_rows(
-    samples: Sequence[Tensor] | Tensor, sizes: Sequence[float] | Floats, assignment: str, intervention: str
+    samples: Sequence[Tensor] | Tensor,
+    sizes: Sequence[float] | Floats,
+    assignment: str,
+    intervention: str,
 ) -> list[SummaryRow]:
     """Mean ΔP at the reference layer of both groups, and their difference."""
     rows = [
@@ -187,7 +257,11 @@ def _group_rows(
         for group, mean, n in zip(GROUPS, samples, sizes, strict=True)
     ]
     difference = _row(
-        "delta_p_reference_difference", samples[0] - samples[1], round(sum(sizes)), assignment, intervention
+        "delta_p_reference_difference",
+        samples[0] - samples[1],
+        round(sum(sizes)),
+        assignment,
+        intervention,
     )
     return [*rows, difference]
 
@@ -252,7 +326,9 @@ def evidence_tables(
         "pathways": pl.concat(pathways),
         "summary": _frame([*summary, *paired]).select(SUMMARY_COLUMNS),
     }
-    return {name: table.rechunk() for name, table in tables.items()}  # as a table is that has travelled
+    return {
+        name: table.rechunk() for name, table in tables.items()
+    }  # as a table is that has travelled
 
 
 def first_curves(
@@ -264,7 +340,12 @@ def first_curves(
     weights: NDArray[np.floating],
 ) -> pl.DataFrame:
     """The plain curves of one place, from whatever interventions there are so far."""
-    where: Record = {"model": model, "dataset": dataset, "site": place[0], "position": place[1]}
+    where: Record = {
+        "model": model,
+        "dataset": dataset,
+        "site": place[0],
+        "position": place[1],
+    }
     with resampling(torch.device("cpu")):
         draws = Draws.of(weights, "cpu")
         rows = [
@@ -278,7 +359,9 @@ def first_curves(
 
 def _frame(rows: Iterable[Record]) -> pl.DataFrame:
     """A missing value is null in the tables, never NaN."""
-    return pl.DataFrame(list(rows), infer_schema_length=None).with_columns(pl.selectors.float().fill_nan(None))
+    return pl.DataFrame(list(rows), infer_schema_length=None).with_columns(
+        pl.selectors.float().fill_nan(None)
+    )
 
 
 def _pathway_tables(
@@ -287,7 +370,10 @@ def _pathway_tables(
     """Curves, their samples at the chart's place, summary and pathways of one site and position."""
     measured, place = evidence.places[where], _place(evidence, where)
     corrected = correct_shift(measured, draws)
-    sums = {intervention: cell_sums(corrected, intervention) for intervention in measured.after}
+    sums = {
+        intervention: cell_sums(corrected, intervention)
+        for intervention in measured.after
+    }
     curves, samples = list[Record](), list[Record]()
     for intervention in measured.after:
         for curve in (
@@ -296,10 +382,22 @@ def _pathway_tables(
             *corrected_curves(corrected, intervention, sums[intervention]),
         ):
             curves += _curve_rows(curve, place, evidence.variants)
-            if where == evidence.headline and curve.intervention == KNOCKOUT and curve.truth == "all":
-                of_group = {**place, "assignment": curve.assignment, "group": curve.group}
+            if (
+                where == evidence.headline
+                and curve.intervention == KNOCKOUT
+                and curve.truth == "all"
+            ):
+                of_group = {
+                    **place,
+                    "assignment": curve.assignment,
+                    "group": curve.group,
+                }
                 samples += [
-                    {**of_group, "layer": layer, "delta_p": pl.Series(row, dtype=pl.Float32)}
+                    {
+                        **of_group,
+                        "layer": layer,
+                        "delta_p": pl.Series(row, dtype=pl.Float32),
+                    }
                     for layer, row in enumerate(curve.samples.cpu().numpy())
                 ]
     summary = [_summary_row(row, place) for row in summarise(corrected, sums)]
@@ -307,15 +405,32 @@ def _pathway_tables(
 
 
 def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Record:
-    return {"model": evidence.model, "dataset": evidence.dataset, "site": where[0], "position": where[1]}
+    return {
+        "model": evidence.model,
+        "dataset": evidence.dataset,
+        "site": where[0],
+        "position": where[1],
+    }
 
 
-def _curve_rows(curve: Curve, place: Record, variants: Mapping[str, str]) -> list[Record]:
+def _curve_rows(
+    curve: Curve, place: Record, variants: Mapping[str, str]
+) -> list[Record]:
     names = ("intervention", "assignment", "group", "truth", "n", "n_groups")
-    common = {**place, **{name: getattr(curve, name) for name in names}, "variant": variants[curve.intervention]}
+    common = {
+        **place,
+        **{name: getattr(curve, name) for name in names},
+        "variant": variants[curve.intervention],
+    }
     layers = zip(curve.delta_p, curve.ci_low, curve.ci_high, strict=True)
     return [
-        {**common, "layer": layer, "delta_p": float(value), "ci_low": float(low), "ci_high": float(high)}
+        {
+            **common,
+            "layer": layer,
+            "delta_p": float(value),
+            "ci_low": float(low),
+            "ci_high": float(high),
+        }
         for layer, (value, low, high) in enumerate(layers)
     ]
 
@@ -329,27 +444,58 @@ def _reference_rows(evidence: Evidence, draws: Draws) -> list[Record]:
         for shift in (-quarter, 0, quarter)
         for curve in plain_curves(measured, KNOCKOUT, draws, move=shift)
         if curve.truth == "all"
-        for row in _curve_rows(curve, _place(evidence, evidence.headline), evidence.variants)
+        for row in _curve_rows(
+            curve, _place(evidence, evidence.headline), evidence.variants
+        )
     ]
 
 
-def _place_scores(evidence: Evidence, draws: Draws, where: tuple[str, str]) -> list[Record]:
+def _place_scores(
+    evidence: Evidence, draws: Draws, where: tuple[str, str]
+) -> list[Record]:
     measured = evidence.places[where]
     scored = Scored(measured.labels, measured.groups, measured.folds, draws)
     full = measured.probe("full")
 
-    def both(intervention: str, kind: str, nested: str, logits: Floats, scored: Scored, ran: NDArray[np.int64]) -> None:
+    def both(
+        intervention: str,
+        kind: str,
+        nested: str,
+        logits: Floats,
+        scored: Scored,
+        ran: NDArray[np.int64],
+    ) -> None:
         of_layers = layer_scores(intervention, kind, logits, scored)
-        headline = nested_score(intervention, nested, logits, measured.reference[full], measured.folds[ran], scored)
-        scores.extend(replace(score, n=len(np.unique(ran))) for score in (*of_layers, headline))
+        headline = nested_score(
+            intervention,
+            nested,
+            logits,
+            measured.reference[full],
+            measured.folds[ran],
+            scored,
+        )
+        scores.extend(
+            replace(score, n=len(np.unique(ran))) for score in (*of_layers, headline)
+        )
 
     scores: list[Score] = []
     everyone, before = np.arange(len(measured.labels)), measured.before[full]
     both("clean", "transfer", "nested", before, scored, everyone)
     if any(relation is not None for relation in evidence.relations):
-        _, relation = np.unique([name or "" for name in evidence.relations], return_inverse=True)
-        within = replace(scored, strata=measured.folds * (relation.max() + 1) + relation)
-        both("clean", "within-relation", "nested-within-relation", before, within, everyone)
+        _, relation = np.unique(
+            [name or "" for name in evidence.relations], return_inverse=True
+        )
+        within = replace(
+            scored, strata=measured.folds * (relation.max() + 1) + relation
+        )
+        both(
+            "clean",
+            "within-relation",
+            "nested-within-relation",
+            before,
+            within,
+            everyone,
+        )
     for intervention, after in measured.after.items():
         ran = measured.ran[intervention]
         both(intervention, "transfer", "nested", after[full], scored.take(ran), ran)
@@ -369,25 +515,38 @@ def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Rec
     if any(relation is not None for relation in evidence.relations):
         simpler["relation-only"] = relation_only(evidence.relations, labels, folds)
     simpler["words"] = words_only(evidence.questions, evidence.answers, labels, folds)
-    confidences = {"confidence-mean": evidence.confidence_mean, "confidence-min": evidence.confidence_min}
+    confidences = {
+        "confidence-mean": evidence.confidence_mean,
+        "confidence-min": evidence.confidence_min,
+    }
     for kind, confidence in confidences.items():
-        if all(value is not None for value in confidence):  # known of every answer, or no baseline
+        if all(
+            value is not None for value in confidence
+        ):  # known of every answer, or no baseline
             simpler[kind] = np.array(confidence, dtype=float)
     full = measured.probe("full")
     nested = at_reference(measured.before[full], measured.reference[full], folds)
     joined, rows = beyond_baselines(nested, simpler, scored)
     for intervention, null in evidence.permuted.items():
-        again = at_reference(evidence.refits[intervention], measured.reference[full], folds)
+        again = at_reference(
+            evidence.refits[intervention], measured.reference[full], folds
+        )
         rows += beyond_permuted(intervention, again, null, scored)
-    nowhere, headline = _place(evidence, (None, None)), _place(evidence, evidence.headline)
+    nowhere, headline = (
+        _place(evidence, (None, None)),
+        _place(evidence, evidence.headline),
+    )
     scores = [
-        (headline if kind == PROBE_AND_CONFIDENCE else nowhere) | vars(baseline_score(kind, values, scored))
+        (headline if kind == PROBE_AND_CONFIDENCE else nowhere)
+        | vars(baseline_score(kind, values, scored))
         for kind, values in (simpler | joined).items()
     ]
     return scores, [_summary_row(row, headline) for row in rows]
 
 
-def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> list[pl.DataFrame]:
+def _pathway_frames(
+    evidence: Evidence, corrected: Corrected, place: Record
+) -> list[pl.DataFrame]:
     """The pathway of every item, one frame per assignment and assigning probe."""
     measured = corrected.measured
     ways = [
@@ -405,7 +564,9 @@ def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> 
                 "position": place["position"],
                 "assignment": assignment,
                 "probe": probe,
-                "reference_layer": measured.reference[measured.probe(probe)][measured.folds],
+                "reference_layer": measured.reference[measured.probe(probe)][
+                    measured.folds
+                ],
                 "pathway": calls.names(),
             }
         )
@@ -414,5 +575,8 @@ def _pathway_frames(evidence: Evidence, corrected: Corrected, place: Record) -> 
 
 
 def _summary_row(row: SummaryRow, place: Record) -> Record:
-    columns = {name: getattr(row, name) for name in ("quantity", "assignment", "intervention", "group")}
+    columns = {
+        name: getattr(row, name)
+        for name in ("quantity", "assignment", "intervention", "group")
+    }
     return {**place, **columns, **vars(row.estimate)}

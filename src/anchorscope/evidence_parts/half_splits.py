@@ -70,8 +70,12 @@ def make_halves(
                 ("fold", RIDGE_FOLDS, folds[split]),
                 ("inner fold", INNER_FOLDS, inner[split, side]),
             ):
-                order_within = priorities(seed, f"evidence {purpose} {split}", item_ids)[inside]
-                table[inside] = grouped_folds(groups[inside], strata[inside], n_folds, order_within)
+                order_within = priorities(
+                    seed, f"evidence {purpose} {split}", item_ids
+                )[inside]
+                table[inside] = grouped_folds(
+                    groups[inside], strata[inside], n_folds, order_within
+                )
     return Halves(first, folds, inner)
 
 
@@ -101,7 +105,9 @@ class CleanEvidence(NamedTuple):
         """The same on a device, in double precision."""
         return CleanEvidence(*(part.to(device).double() for part in self))
 
-    def response(self, halves: Halves, pull: Float[Tensor, "problem split item"]) -> Float[Tensor, "problem item"]:
+    def response(
+        self, halves: Halves, pull: Float[Tensor, "problem split item"]
+    ) -> Float[Tensor, "problem item"]:
         """How much Σ pull·z, over all splits, moves per unit of weight that an item has in the probes' training.
 
         The jackknife of logistic regression by one step of Newton's method: H⁻¹ · gradient / (1 − leverage).
@@ -111,9 +117,13 @@ class CleanEvidence(NamedTuple):
         moved = torch.zeros_like(pull[:, 0])
         for split in range(halves.n_splits):
             for side in range(2):
-                scored = first[split] != (side == 0)  # by this probe: the half that it did not learn from
+                scored = first[split] != (
+                    side == 0
+                )  # by this probe: the half that it did not learn from
                 towards = (pull[:, split] * scored)[:, None] @ states
-                weight = torch.cholesky_solve(towards.transpose(1, 2), self.factor[:, split, side])
+                weight = torch.cholesky_solve(
+                    towards.transpose(1, 2), self.factor[:, split, side]
+                )
                 moved += (states @ weight)[..., 0] * self.step[:, split, side]
         return moved
 
@@ -129,16 +139,37 @@ def clean_evidence(
     """Fits the probes of all splits and scores all items by them."""
     device = torch.device(device)
     inner = halves.inner.reshape(-1, len(labels))
-    (fitted,), _ = grid_search(principal[None], labels, halves.training, inner, device, progress, title, rescale=False)
-    scores = torch.baddbmm(fitted.bias[..., None], fitted.weight, principal.transpose(1, 2))
-    training, truth = torch.as_tensor(halves.training, device=device), torch.as_tensor(labels, device=device)
+    (fitted,), _ = grid_search(
+        principal[None],
+        labels,
+        halves.training,
+        inner,
+        device,
+        progress,
+        title,
+        rescale=False,
+    )
+    scores = torch.baddbmm(
+        fitted.bias[..., None], fitted.weight, principal.transpose(1, 2)
+    )
+    training, truth = (
+        torch.as_tensor(halves.training, device=device),
+        torch.as_tensor(labels, device=device),
+    )
     problems = torch.arange(len(principal))[:, None, None]
-    plan = plan_chunks((len(principal), 2 * len(labels), principal.shape[-1]), 2 * len(training), device)
+    plan = plan_chunks(
+        (len(principal), 2 * len(labels), principal.shape[-1]),
+        2 * len(training),
+        device,
+    )
 
     @torch.no_grad()
     def curvature(chunk: Tensor, plan: ChunkPlan) -> tuple[Tensor, Tensor]:
         some = slice(int(chunk[0]), int(chunk[-1]) + 1)
-        states, scored, strength = (part[some].to(device).double() for part in (principal, scores, fitted.strength))
+        states, scored, strength = (
+            part[some].to(device).double()
+            for part in (principal, scores, fitted.strength)
+        )
         made = _newton_parts(states, scored, strength, training, truth)
         return made[0].float().cpu(), made[1].float().cpu()
 
@@ -147,7 +178,10 @@ def clean_evidence(
     sides = (halves.n_splits, 2)
     return CleanEvidence(
         principal,
-        *(part.unflatten(1, sides) for part in (fitted.strength, scores, torch.cat(factors), torch.cat(steps))),
+        *(
+            part.unflatten(1, sides)
+            for part in (fitted.strength, scores, torch.cat(factors), torch.cat(steps))
+        ),
     )
 
 
@@ -156,7 +190,11 @@ def _with_intercept(states: Tensor) -> Tensor:
 
 
 def _newton_parts(
-    principal: Tensor, scores: Tensor, strength: Tensor, training: Tensor, labels: Tensor
+    principal: Tensor,
+    scores: Tensor,
+    strength: Tensor,
+    training: Tensor,
+    labels: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Factor of each probe's Hessian [problem, training set, …], and every item's step."""
     states, sure = _with_intercept(principal), torch.sigmoid(scores)
@@ -165,11 +203,21 @@ def _newton_parts(
     weight = strength[..., None] * training
     curvature = weight * sure * (1 - sure)
     factors, steps = [], []
-    for probe in range(len(training)):  # in turn: all together would hold every item of every probe once more
-        hessian = (states * curvature[:, probe, :, None]).transpose(1, 2) @ states + torch.diag(penalised)
+    for probe in range(
+        len(training)
+    ):  # in turn: all together would hold every item of every probe once more
+        hessian = (states * curvature[:, probe, :, None]).transpose(
+            1, 2
+        ) @ states + torch.diag(penalised)
         factor = torch.linalg.cholesky(hessian)
-        whitened = torch.linalg.solve_triangular(factor, states.transpose(1, 2), upper=False)
+        whitened = torch.linalg.solve_triangular(
+            factor, states.transpose(1, 2), upper=False
+        )
         leverage = curvature[:, probe] * whitened.square().sum(1)
         factors.append(factor)
-        steps.append(weight[:, probe] * (labels.to(states.dtype) - sure[:, probe]) / (1 - leverage))
+        steps.append(
+            weight[:, probe]
+            * (labels.to(states.dtype) - sure[:, probe])
+            / (1 - leverage)
+        )
     return torch.stack(factors, dim=1), torch.stack(steps, dim=1)

@@ -18,7 +18,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence_parts.half_splits import CleanEvidence, Halves, clean_evidence, make_halves
+from anchorscope.evidence_parts.half_splits import (
+    CleanEvidence,
+    Halves,
+    clean_evidence,
+    make_halves,
+)
 from anchorscope.evidence_parts.need import Share, Terms, view_terms
 from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.probes.folds import truth_strata
@@ -30,7 +35,12 @@ CLEAN, PERMUTED, OTHER_SITE = "clean", "permuted", "other-site"
 """Names beside those of interventions: nothing cut; labels permuted within relations; nothing cut at another site."""
 CUT, BEFORE, BOTH = "cut", "before-answer", "both"
 """The views."""
-TOGETHER, QUESTION, ANSWER, EITHER = PARTS = ("together", "question", "answer", "either")
+TOGETHER, QUESTION, ANSWER, EITHER = PARTS = (
+    "together",
+    "question",
+    "answer",
+    "either",
+)
 NEEDS_QUESTION, NEEDS_ANSWER = "needs-question", "needs-answer"
 FEWEST_ANSWERS, FEWEST_GROUPS = 300, 20
 """Used answers and groups below which no share is reported: estimates are biased below the first, intervals too narrow
@@ -51,28 +61,50 @@ class EvidenceItems:
 
     @property
     def are_enough(self) -> bool:
-        return len(self.labels) >= FEWEST_ANSWERS and len(np.unique(self.groups)) >= FEWEST_GROUPS
+        return (
+            len(self.labels) >= FEWEST_ANSWERS
+            and len(np.unique(self.groups)) >= FEWEST_GROUPS
+        )
 
     def take(self, some: NDArray[np.integer]) -> "EvidenceItems":
-        relations, ids = ([names[index] for index in some] for names in (self.relations, self.item_ids))
-        return EvidenceItems(self.labels[some], self.groups[some], relations, ids, self.seed)
+        relations, ids = (
+            [names[index] for index in some]
+            for names in (self.relations, self.item_ids)
+        )
+        return EvidenceItems(
+            self.labels[some], self.groups[some], relations, ids, self.seed
+        )
 
     @cached_property
     def halves(self) -> Halves:
         """Their half splits, the same for every view and control."""
-        return make_halves(self.groups, truth_strata(self.labels, self.relations), self.seed, self.item_ids)
+        return make_halves(
+            self.groups,
+            truth_strata(self.labels, self.relations),
+            self.seed,
+            self.item_ids,
+        )
 
     @cached_property
     def levels(self) -> tuple[NDArray[np.int64], ...]:
         """What is resampled: groups, and relations where there are enough."""
-        names, relation = np.unique([name or "" for name in self.relations], return_inverse=True)
-        return (self.groups, relation) if len(names) >= FEWEST_RELATIONS else (self.groups,)
+        names, relation = np.unique(
+            [name or "" for name in self.relations], return_inverse=True
+        )
+        return (
+            (self.groups, relation)
+            if len(names) >= FEWEST_RELATIONS
+            else (self.groups,)
+        )
 
     @cached_property
     def permuted(self) -> "EvidenceItems":
         """The same items with labels permuted within each relation."""
         rng = stream(self.seed, "permuted labels of the evidence")
-        labels, names = self.labels.copy(), np.array([name or "" for name in self.relations])
+        labels, names = (
+            self.labels.copy(),
+            np.array([name or "" for name in self.relations]),
+        )
         for name in np.unique(names):
             inside = np.flatnonzero(names == name)
             labels[inside] = labels[rng.permutation(inside)]
@@ -89,12 +121,22 @@ def evidence_parts(needs: Needs) -> dict[str, Share]:
     if BEFORE not in needs:
         return {NEEDS_QUESTION: cut}
     before = needs[BEFORE].need()
-    return four_parts(cut, before, needs[BOTH].need()) | {NEEDS_QUESTION: cut, NEEDS_ANSWER: before}
+    return four_parts(cut, before, needs[BOTH].need()) | {
+        NEEDS_QUESTION: cut,
+        NEEDS_ANSWER: before,
+    }
 
 
-def four_parts(first: T, second: T, both: T, names: tuple[str, str] = (QUESTION, ANSWER)) -> dict[str, T]:
+def four_parts(
+    first: T, second: T, both: T, names: tuple[str, str] = (QUESTION, ANSWER)
+) -> dict[str, T]:
     """Parts that sum to one, from need() of two views and of both side by side."""
-    return {TOGETHER: both, names[0]: first - both, names[1]: second - both, EITHER: 1 - first - second + both}
+    return {
+        TOGETHER: both,
+        names[0]: first - both,
+        names[1]: second - both,
+        EITHER: 1 - first - second + both,
+    }
 
 
 def side_by_side(
@@ -130,14 +172,34 @@ class EvidenceSolver:
         progress: Progress,
         name: str = "",
     ) -> None:
-        self.items, self.device, self.progress, self.name = items, device, progress, f", {name}" if name else ""
+        self.items, self.device, self.progress, self.name = (
+            items,
+            device,
+            progress,
+            f", {name}" if name else "",
+        )
         title = f"evidence: probes{self.name}"
-        self.evidence: CleanEvidence = clean_evidence(clean, items.halves, items.labels, device, progress, title)
+        self.evidence: CleanEvidence = clean_evidence(
+            clean, items.halves, items.labels, device, progress, title
+        )
 
-    def terms(self, view: Float[Tensor, "problem item direction"], name: str, problems: slice = slice(None)) -> Terms:
+    def terms(
+        self,
+        view: Float[Tensor, "problem item direction"],
+        name: str,
+        problems: slice = slice(None),
+    ) -> Terms:
         items, title = self.items, f"evidence: {name}{self.name}"
         evidence = self.evidence.take(problems)
-        return view_terms(evidence, view, items.halves, items.labels, self.device, self.progress, title)
+        return view_terms(
+            evidence,
+            view,
+            items.halves,
+            items.labels,
+            self.device,
+            self.progress,
+            title,
+        )
 
     def needs(self, cut: Tensor, before: Tensor) -> dict[str, Terms]:
         views = {CUT: cut, BEFORE: before, BOTH: side_by_side(before, cut, self.device)}
@@ -145,7 +207,13 @@ class EvidenceSolver:
 
     def scores(self, problems: slice = slice(None)) -> NDArray[np.float32]:
         """Held-out log-odds, mean over the splits, [problem, item]."""
-        return self.evidence.take(problems).held_out(self.items.halves).mean(1).float().numpy()
+        return (
+            self.evidence.take(problems)
+            .held_out(self.items.halves)
+            .mean(1)
+            .float()
+            .numpy()
+        )
 
 
 Arrays = dict[str, NDArray[np.floating]]
@@ -167,7 +235,11 @@ def solve_parts(
     answers give only scores.
     """
     if not items.are_enough:
-        return {"scores/clean": held_out_scores(principal[CLEAN][headline], items, "", device, progress)}
+        return {
+            "scores/clean": held_out_scores(
+                principal[CLEAN][headline], items, "", device, progress
+            )
+        }
     n_layers = principal[CLEAN].shape[1]
     at_headline = slice(headline * n_layers, (headline + 1) * n_layers)
     clean, before = principal[CLEAN].flatten(0, 1), principal[BEFORE][0]
@@ -175,7 +247,9 @@ def solve_parts(
     knockout = principal[KNOCKOUT]
     needs = {
         KNOCKOUT: {CUT: solver.terms(knockout.flatten(0, 1), KNOCKOUT)},
-        OTHER_SITE: {CUT: solver.terms(principal[CLEAN][floor], OTHER_SITE, at_headline)},
+        OTHER_SITE: {
+            CUT: solver.terms(principal[CLEAN][floor], OTHER_SITE, at_headline)
+        },
     }
     needs[KNOCKOUT][BEFORE] = solver.terms(before, BEFORE, at_headline)
     for name, states in principal.items():
@@ -184,13 +258,21 @@ def solve_parts(
         cut = states[headline if len(states) > 1 else 0]
         if name != KNOCKOUT:
             needs[name] = {CUT: solver.terms(cut, name, at_headline)}
-        needs[name][BOTH] = solver.terms(side_by_side(before, cut, device), f"{name}, {BOTH}", at_headline)
-    permuted = EvidenceSolver(clean[at_headline], items.permuted, device, progress, PERMUTED)
+        needs[name][BOTH] = solver.terms(
+            side_by_side(before, cut, device), f"{name}, {BOTH}", at_headline
+        )
+    permuted = EvidenceSolver(
+        clean[at_headline], items.permuted, device, progress, PERMUTED
+    )
     real = needs[KNOCKOUT][BEFORE]
     needs[PERMUTED] = {
-        view: _of_real_evidence(terms, real) for view, terms in permuted.needs(knockout[headline], before).items()
+        view: _of_real_evidence(terms, real)
+        for view, terms in permuted.needs(knockout[headline], before).items()
     }
-    scores = {"scores/clean": solver.scores(at_headline), f"scores/{PERMUTED}": permuted.scores()}
+    scores = {
+        "scores/clean": solver.scores(at_headline),
+        f"scores/{PERMUTED}": permuted.scores(),
+    }
     return scores | terms_by_name(needs)
 
 
@@ -199,21 +281,36 @@ def _of_real_evidence(permuted: Terms, real: Terms) -> Terms:
 
     Probes learn nothing from such labels: their sums vary with the measured items alone.
     """
-    idle = {"taught": np.zeros_like(permuted.taught), "by_split": np.zeros_like(permuted.by_split)}
+    idle = {
+        "taught": np.zeros_like(permuted.taught),
+        "by_split": np.zeros_like(permuted.by_split),
+    }
     return permuted._replace(had=real.had.copy(), label=real.label.copy(), **idle)
 
 
 def solve_control(
-    states: Mapping[str, Tensor], items: EvidenceItems, name: str, device: str | torch.device, progress: Progress
+    states: Mapping[str, Tensor],
+    items: EvidenceItems,
+    name: str,
+    device: str | torch.device,
+    progress: Progress,
 ) -> Arrays:
     """The same of a control with probes of its own, from states [layer, item, direction] by `clean` and view.
 
     Without a state before the answer only what needs the question is known; of too few answers, only scores.
     """
     if not items.are_enough:
-        return {f"scores/{name}": held_out_scores(states[CLEAN], items, name, device, progress)}
+        return {
+            f"scores/{name}": held_out_scores(
+                states[CLEAN], items, name, device, progress
+            )
+        }
     solver = EvidenceSolver(states[CLEAN], items, device, progress, name)
-    needs = solver.needs(states[CUT], states[BEFORE]) if BEFORE in states else {CUT: solver.terms(states[CUT], CUT)}
+    needs = (
+        solver.needs(states[CUT], states[BEFORE])
+        if BEFORE in states
+        else {CUT: solver.terms(states[CUT], CUT)}
+    )
     return {f"scores/{name}": solver.scores()} | terms_by_name({name: needs})
 
 
@@ -238,7 +335,9 @@ def terms_by_name(needs: Mapping[str, Needs]) -> Arrays:
     }
 
 
-def needs_by_name(stored: Mapping[str, NDArray[np.floating]]) -> dict[str, dict[str, Terms]]:
+def needs_by_name(
+    stored: Mapping[str, NDArray[np.floating]],
+) -> dict[str, dict[str, Terms]]:
     """The reverse, sorted; `before-answer` is the same view under every cut."""
     terms: dict[tuple[str, str], dict[str, NDArray[np.floating]]] = {}
     for name in sorted(stored):

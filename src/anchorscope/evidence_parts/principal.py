@@ -42,8 +42,15 @@ class Directions:
         self, states: Iterable[Shaped[Tensor, "item d_model"]], device: torch.device
     ) -> Float[Tensor, "problem item direction"]:
         """States of the first problems along the directions, on the device; one at a time, in double precision."""
-        parts = zip(states, self.weight.to(device), self.offset.to(device), strict=False)
-        return torch.stack([(part.to(device).double() @ weight.T + offset).float() for part, weight, offset in parts])
+        parts = zip(
+            states, self.weight.to(device), self.offset.to(device), strict=False
+        )
+        return torch.stack(
+            [
+                (part.to(device).double() @ weight.T + offset).float()
+                for part, weight, offset in parts
+            ]
+        )
 
     def to_raw(
         self, problem: int, weight: Float[Tensor, " direction"], bias: float
@@ -81,8 +88,12 @@ def principal_states(
     n_items = states.shape[1]
 
     def project(data: Standardised) -> Tensor:
-        along = data.design.matmat(data.eigenvectors / data.deviation.float())  # the last row is the mean
-        return (along[..., :n_items] - along[..., n_items:]).transpose(1, 2).flip(-1).cpu()
+        along = data.design.matmat(
+            data.eigenvectors / data.deviation.float()
+        )  # the last row is the mean
+        return (
+            (along[..., :n_items] - along[..., n_items:]).transpose(1, 2).flip(-1).cpu()
+        )
 
     listener = progress or Silent()
     listener.start("principal directions", len(states))
@@ -99,20 +110,28 @@ def displacement(
 ) -> Float[Tensor, " layer"]:
     """How far a cut moves states: |cut − clean| / |clean − mean|, the median over items."""
     moved = [
-        ((after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1)).median()
+        (
+            (after - before).norm(dim=-1) / (before - before.mean(0)).norm(dim=-1)
+        ).median()
         for before, after in zip(clean.float(), cut.float(), strict=True)
     ]
     return torch.stack(moved)
 
 
 def _decomposed(
-    states: Tensor, directions: int, device: torch.device, take: Callable[[Standardised], T], rescale: bool = True
+    states: Tensor,
+    directions: int,
+    device: torch.device,
+    take: Callable[[Standardised], T],
+    rescale: bool = True,
 ) -> Iterator[T]:
     """What is taken from each chunk of standardised states, with their leading directions."""
     n_problems, n_items, width = states.shape
     everyone = torch.ones(1, n_items, dtype=torch.bool, device=device)
     rank = min(directions, n_items - 1, width)
-    plan = plan_chunks((n_problems, n_items, width), 2 * rank, device, None, states.element_size())
+    plan = plan_chunks(
+        (n_problems, n_items, width), 2 * rank, device, None, states.element_size()
+    )
 
     @torch.no_grad()
     def of_chunk(chunk: Tensor, plan: ChunkPlan) -> T:

@@ -74,13 +74,24 @@ class Executor(ABC):
     ) -> None:
         """What follows belongs to a run, whose states go to a folder in `work`; `begun_with` is the numerics class of
         one that is resumed."""
-        self.tell, self.lowered, self._begun_with, self.count = tell, lowered, begun_with, Counter[str]()
-        self.folder = None if self.is_local else work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
+        self.tell, self.lowered, self._begun_with, self.count = (
+            tell,
+            lowered,
+            begun_with,
+            Counter[str](),
+        )
+        self.folder = (
+            None if self.is_local else work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
+        )
 
     def check_numerics(self) -> None:
         """Before the first shard: refuses to resume a run that was begun with other numerics."""
         begun_with, self._begun_with = self._begun_with(), lambda: None
-        other = "" if begun_with is None else differences(self.describe().numerics, begun_with)
+        other = (
+            ""
+            if begun_with is None
+            else differences(self.describe().numerics, begun_with)
+        )
         if other:
             raise UserError(
                 f"This run was begun with other numerics: {other}; its numbers would be of two kinds. Resume it where "
@@ -121,7 +132,11 @@ class LocalExecutor(Executor):
 
     is_local = True
 
-    def __init__(self, load: Callable[[], LanguageModel], lowered: Callable[[int], None] = lambda tokens: None) -> None:
+    def __init__(
+        self,
+        load: Callable[[], LanguageModel],
+        lowered: Callable[[int], None] = lambda tokens: None,
+    ) -> None:
         self._load, self.lowered = load, lowered
 
     @cached_property
@@ -152,7 +167,11 @@ ACCELERATOR = "cuda"
 
 def fit_device(own_device: str, workers: NumericsClass | None) -> str:
     """Where that is done: `own_device`, the device of this process, or an accelerator that only the workers have."""
-    return ACCELERATOR if workers is not None and workers.on_accelerator and own_device == "cpu" else own_device
+    return (
+        ACCELERATOR
+        if workers is not None and workers.on_accelerator and own_device == "cpu"
+        else own_device
+    )
 
 
 @dataclass(frozen=True)
@@ -165,15 +184,26 @@ class Solver:
     """Whose workers do it; None for this process."""
     progress: Progress
 
-    def __call__(self, function: Callable[..., T], *arguments: Any, title: str = "probes") -> T:
+    def __call__(
+        self, function: Callable[..., T], *arguments: Any, title: str = "probes"
+    ) -> T:
         return self.each(function, [arguments], [title])[0]
 
-    def each(self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], titles: Sequence[str]) -> list[T]:
+    def each(
+        self,
+        function: Callable[..., T],
+        calls: Sequence[tuple[Any, ...]],
+        titles: Sequence[str],
+    ) -> list[T]:
         """What the function gives in several calls, which workers share."""
         if self.executor is None:
-            return [function(*arguments, device=self.device, progress=self.progress) for arguments in calls]
+            return [
+                function(*arguments, device=self.device, progress=self.progress)
+                for arguments in calls
+            ]
         works = [
-            DeviceWork(title, function, arguments, self.device) for title, arguments in zip(titles, calls, strict=True)
+            DeviceWork(title, function, arguments, self.device)
+            for title, arguments in zip(titles, calls, strict=True)
         ]
         try:
             return self.executor.map(works, self.progress)
@@ -187,7 +217,9 @@ class Solver:
         """What a function gives that takes `solve`: workers share its chunks of layers."""
         if self.executor is None:
             return function(*arguments, device=self.device, progress=self.progress)
-        return function(*arguments, device=self.device, progress=Silent(), solve=self._solve)
+        return function(
+            *arguments, device=self.device, progress=Silent(), solve=self._solve
+        )
 
     def _solve(
         self,
@@ -205,11 +237,19 @@ class Solver:
         n_chunks = -(-len(problems) // at_once.problems)
         size = at_once.problems * -(-n_chunks // (2 * self.executor.n_workers))
         blocks = problems.split(size)
-        return self.each(function, [(block, at_once, *arguments) for block in blocks], ["probes"] * len(blocks))
+        return self.each(
+            function,
+            [(block, at_once, *arguments) for block in blocks],
+            ["probes"] * len(blocks),
+        )
 
 
 def _plan_chunks(
-    shape: tuple[int, int, int], n_columns: int, itemsize: int, device: str, progress: Progress
+    shape: tuple[int, int, int],
+    n_columns: int,
+    itemsize: int,
+    device: str,
+    progress: Progress,
 ) -> ChunkPlan:
     """Asked of a worker: it knows how much memory its device has."""
     return plan_chunks(shape, n_columns, torch.device(device), None, itemsize)

@@ -72,15 +72,30 @@ def canary(lm: LanguageModel) -> str:
     def receive(variant: int, batch: list[int], states: Tensor) -> None:
         products = states.float() @ weight.to(states.device)  # as log-odds are made
         for numbers in (states, products):
-            digest.update(f"{variant} {batch} {tuple(numbers.shape)} {numbers.dtype}".encode())
-            digest.update(numbers.contiguous().cpu().view(torch.uint8).numpy().tobytes())
+            digest.update(
+                f"{variant} {batch} {tuple(numbers.shape)} {numbers.dtype}".encode()
+            )
+            digest.update(
+                numbers.contiguous().cpu().view(torch.uint8).numpy().tobytes()
+            )
 
-    def receive_answers(variant: int, batch: list[int], statistics: Tensor, lengths: list[int]) -> None:
+    def receive_answers(
+        variant: int, batch: list[int], statistics: Tensor, lengths: list[int]
+    ) -> None:
         digest.update(f"answers of {variant} {batch} {lengths}".encode())
         digest.update(statistics.contiguous().cpu().view(torch.uint8).numpy().tobytes())
 
     variants, batches = (CLEAN, Variant(cuts)), [range(len(sequences))]
-    capture(lm, sequences, prefix, batches, receive, variants, answers_of=(0,), receive_answers=receive_answers)()
+    capture(
+        lm,
+        sequences,
+        prefix,
+        batches,
+        receive,
+        variants,
+        answers_of=(0,),
+        receive_answers=receive_answers,
+    )()
     return digest.hexdigest()
 
 
@@ -89,9 +104,16 @@ def _canary_sequences(vocabulary: int) -> tuple[list[TokenSequence], dict[int, C
     sequences = []
     for number, length in enumerate(_CANARY):
         own = range(_SHARED, length)
-        ids = [*range(1, _SHARED + 1), *(1 + (position * 37 + number * 101) % 251 for position in own)]
+        ids = [
+            *range(1, _SHARED + 1),
+            *(1 + (position * 37 + number * 101) % 251 for position in own),
+        ]
         start = length - 4
-        sequences.append(TokenSequence(tuple(token % vocabulary for token in ids), start, (start, length - 1)))
+        sequences.append(
+            TokenSequence(
+                tuple(token % vocabulary for token in ids), start, (start, length - 1)
+            )
+        )
     cut = Cut(keys=(_SHARED, _SHARED + 1))
     return sequences, dict.fromkeys(range(len(sequences)), cut)
 
@@ -108,7 +130,9 @@ class WorkerFacts:
     """`executor.Description`, with the model's files."""
 
 
-def reason_to_refuse(facts: WorkerFacts, first: WorkerFacts | None, files: Mapping[str, Any] | None) -> str | None:
+def reason_to_refuse(
+    facts: WorkerFacts, first: WorkerFacts | None, files: Mapping[str, Any] | None
+) -> str | None:
     """Why a worker may not join, in one line; None where it may: its code, weights and numerics class must be those of
     the `first` worker. `files` are the model's on the machine that asks, where it has them.
     """
@@ -116,15 +140,32 @@ def reason_to_refuse(facts: WorkerFacts, first: WorkerFacts | None, files: Mappi
     if facts.code != code_hash():
         return f"{where} has another version of anchorscope; install the same one everywhere."
     expected = first.description.files if first is not None else files or model.files
-    hashes = [{name: entry["sha256"] for name, entry in listed.items()} for listed in (model.files, expected)]
+    hashes = [
+        {name: entry["sha256"] for name, entry in listed.items()}
+        for listed in (model.files, expected)
+    ]
     wrong = sorted({name for name, _ in hashes[0].items() ^ hashes[1].items()})
-    if first is not None and not wrong and model.identity.fingerprint != first.description.identity.fingerprint:
+    if (
+        first is not None
+        and not wrong
+        and model.identity.fingerprint != first.description.identity.fingerprint
+    ):
         same_dtype = model.numerics.dtype == first.description.numerics.dtype
-        wrong = ["their fingerprint"] if same_dtype else []  # rounded weights have another one
+        wrong = (
+            ["their fingerprint"] if same_dtype else []
+        )  # rounded weights have another one
     if wrong:
         return f"{where} has other weights ({wrong[0]} differs); give every machine the same files of the model."
-    other = "" if first is None else differences(facts.description.numerics, first.description.numerics)
-    return f"{where} would give other numbers: {other}; use machines of one kind." if other else None
+    other = (
+        ""
+        if first is None
+        else differences(facts.description.numerics, first.description.numerics)
+    )
+    return (
+        f"{where} would give other numbers: {other}; use machines of one kind."
+        if other
+        else None
+    )
 
 
 def differences(actual: NumericsClass, expected: NumericsClass) -> str:
@@ -134,9 +175,16 @@ def differences(actual: NumericsClass, expected: NumericsClass) -> str:
         ("dtype", actual.dtype, expected.dtype),
         ("processor", actual.machine, expected.machine),
         ("threads", actual.threads, expected.threads),
-        *((name, actual.versions.get(name), expected.versions.get(name)) for name in LIBRARIES),
+        *(
+            (name, actual.versions.get(name), expected.versions.get(name))
+            for name in LIBRARIES
+        ),
     ]
-    lines = [f"{name} {value} instead of {wanted}" for name, value, wanted in pairs if value != wanted]
+    lines = [
+        f"{name} {value} instead of {wanted}"
+        for name, value, wanted in pairs
+        if value != wanted
+    ]
     if actual.canary != expected.canary and not lines:
         return "the same small batch gives other bits"
     return ", ".join(lines)
@@ -148,7 +196,9 @@ def code_hash() -> str:
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        digest.update(f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode())
+        digest.update(
+            f"{path.relative_to(root).as_posix()} {path.stat().st_size}\n".encode()
+        )
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -156,17 +206,35 @@ def code_hash() -> str:
 def _device_name(lm: LanguageModel) -> str:
     """The devices that a model's layers are on, in words: equal ones are counted."""
     places = dict.fromkeys(lm.layer_device(layer) for layer in range(lm.n_layers))
-    names = Counter(torch.cuda.get_device_name(gpu) if gpu.type == "cuda" else _processor() for gpu in places)
-    return ", ".join(name if number == 1 else f"{number} × {name}" for name, number in names.items())
+    names = Counter(
+        torch.cuda.get_device_name(gpu) if gpu.type == "cuda" else _processor()
+        for gpu in places
+    )
+    return ", ".join(
+        name if number == 1 else f"{number} × {name}" for name, number in names.items()
+    )
 
 
 @cache
 def _processor() -> str:
     """The name of the CPU; some systems tell only its kind."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (
+            Path("/proc/cpuinfo")
+            .read_text(encoding="utf-8", errors="replace")
+            .splitlines()
+        )
     except OSError:
         lines = []
-    entries = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
-    arm = (platform.machine(), *(entries.get(key, "") for key in ("cpu implementer", "cpu part", "cpu variant")))
+    entries = {
+        key.strip().lower(): value.strip()
+        for key, _, value in (line.partition(":") for line in lines)
+    }
+    arm = (
+        platform.machine(),
+        *(
+            entries.get(key, "")
+            for key in ("cpu implementer", "cpu part", "cpu variant")
+        ),
+    )
     return _CPU + (entries.get("model name") or " ".join(filter(None, arm)))

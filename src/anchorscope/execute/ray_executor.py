@@ -70,7 +70,9 @@ class WorkerJob:
     """Threads of products on a CPU, which are part of the numbers; 0 leaves them as they are."""
 
     def load(self, progress: Progress | None = None) -> LanguageModel:
-        return load(self.model, self.dtype, self.device, self.trust_remote_code, progress)
+        return load(
+            self.model, self.dtype, self.device, self.trust_remote_code, progress
+        )
 
 
 class RayWorker:
@@ -89,9 +91,13 @@ class RayWorker:
         """What this worker says of itself; the coordinator need not load the model."""
         lm = self._worker.lm
         description = replace(describe(lm), files=model_files(self._job.model) or {})
-        return WorkerFacts(self._id, socket.gethostname(), os.getpid(), code_hash(), description)
+        return WorkerFacts(
+            self._id, socket.gethostname(), os.getpid(), code_hash(), description
+        )
 
-    def run(self, packed: bytes, probes: Sequence[Any] = (), folder: Path | None = None) -> tuple[str, bytes]:
+    def run(
+        self, packed: bytes, probes: Sequence[Any] = (), folder: Path | None = None
+    ) -> tuple[str, bytes]:
         """This worker's id, new after a restart, and the packed part of a shard; `probes` refers to those of its
         pass."""
         shard: Shard = unpack(packed)
@@ -102,7 +108,9 @@ class RayWorker:
                 return self._id, pack(self._worker.run(shard, Silent()), folder)
         except RuntimeError as error:
             if is_device_lost(error):
-                os._exit(1)  # nothing will run in this process any more; Ray starts another
+                os._exit(
+                    1
+                )  # nothing will run in this process any more; Ray starts another
             raise
 
 
@@ -117,7 +125,9 @@ def _fetch(reference: Any) -> Any:
 class RayExecutor(Executor):
     """The workers of one model; several runs may use them in turn (those of a study do)."""
 
-    def __init__(self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, choice: Choice, job: WorkerJob, tell: Callable[[str], None]
+    ) -> None:
         self.choice, self.job, self.tell = choice, job, tell
         self.files: ModelFiles | None = model_files(job.model)
         self.admitted: dict[str, WorkerFacts] = {}
@@ -138,7 +148,9 @@ class RayExecutor(Executor):
         ray = import_ray(self.choice.address)
         # Ray reports lost workers on standard output, which is the command's own.
         self._settings.enter_context(contextlib.redirect_stdout(sys.stderr))
-        self._joined = join(ray, self.choice.address, (self.choice.workers or 0) * self._cpus or None)
+        self._joined = join(
+            ray, self.choice.address, (self.choice.workers or 0) * self._cpus or None
+        )
         try:
             actor = ray.remote(RayWorker).options(
                 num_cpus=self._cpus,
@@ -146,7 +158,11 @@ class RayExecutor(Executor):
                 max_restarts=RESTARTS,
                 max_task_retries=RESTARTS,
                 scheduling_strategy="SPREAD",
-                runtime_env={"env_vars": dict.fromkeys(_THREADS, str(self.job.threads)) if self.job.threads else {}},
+                runtime_env={
+                    "env_vars": dict.fromkeys(_THREADS, str(self.job.threads))
+                    if self.job.threads
+                    else {}
+                },
             )
             actors = [actor.remote(self.job) for _ in range(self._number(ray))]
             calls = [actor.facts.remote() for actor in actors]
@@ -172,7 +188,14 @@ class RayExecutor(Executor):
         if self.job.device != "balanced":
             return int(self.job.device != "cpu")
         share = int(ray.cluster_resources().get("GPU", 0)) // (self.choice.workers or 1)
-        machine = max((int(node["Resources"].get("GPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
+        machine = max(
+            (
+                int(node["Resources"].get("GPU", 0))
+                for node in ray.nodes()
+                if node["Alive"]
+            ),
+            default=0,
+        )
         return max(1, min(share, machine))
 
     def _number(self, ray: Any) -> int:
@@ -181,7 +204,9 @@ class RayExecutor(Executor):
         all_cpus, all_gpus = int(resources.get("CPU", 0)), int(resources.get("GPU", 0))
         room = min(all_cpus // cpus, all_gpus // gpus) if gpus else all_cpus // cpus
         asked = self.choice.workers
-        if not room or (asked is not None and self.choice.address is None and asked > room):
+        if not room or (
+            asked is not None and self.choice.address is None and asked > room
+        ):
             raise UserError(
                 f"{asked or 1} workers of {cpus} cores and {gpus} GPUs were asked for, and Ray has {all_cpus} cores "
                 f"and {all_gpus} GPUs; ask for fewer --workers or --threads, or give the address of a cluster with "
@@ -194,7 +219,9 @@ class RayExecutor(Executor):
         try:
             facts: WorkerFacts = _get(call)
         except WorkerLost as error:
-            raise Incomplete(f"A worker was lost while it started ({error}); run the same command again.") from None
+            raise Incomplete(
+                f"A worker was lost while it started ({error}); run the same command again."
+            ) from None
         first = next(iter(self.admitted.values()), None)
         reason = reason_to_refuse(facts, first, self.files)
         if reason is not None:
@@ -206,7 +233,9 @@ class RayExecutor(Executor):
         """Admits a worker that was started again before its results are used."""
         self.count["lost"] += 1
         facts = self._admit(actor.facts.remote())
-        self.tell(f"a worker was lost and started again on {facts.host} (process {facts.pid}); its shard is repeated")
+        self.tell(
+            f"a worker was lost and started again on {facts.host} (process {facts.pid}); its shard is repeated"
+        )
 
     @property
     def n_workers(self) -> int:  # type: ignore[override]
@@ -214,11 +243,17 @@ class RayExecutor(Executor):
 
     def divide(self, work: Any) -> Sequence[Any]:
         """The batches of a pass; states that are kept go to files in the run folder."""
-        if self.folder is None or not isinstance(work, StatesPass) or not any(work.keep):
+        if (
+            self.folder is None
+            or not isinstance(work, StatesPass)
+            or not any(work.keep)
+        ):
             return work.shards()
         self.folder.mkdir(parents=True, exist_ok=True)
         identity = self.describe().identity
-        return work.writing_shards(self.folder, identity.d_model, identity.dtype, self.n_layers)
+        return work.writing_shards(
+            self.folder, identity.d_model, identity.dtype, self.n_layers
+        )
 
     def describe(self) -> Description:
         self.actors  # noqa: B018 - they are started
@@ -227,7 +262,9 @@ class RayExecutor(Executor):
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         self.check_numerics()
         title = getattr(shards[0], "title", "shards") if shards else "shards"
-        progress.start(f"{title} on {self.n_workers} workers", sum(map(_n_items, shards)))
+        progress.start(
+            f"{title} on {self.n_workers} workers", sum(map(_n_items, shards))
+        )
         try:
             return _Pass(self, shards, progress).run()
         finally:
@@ -237,7 +274,11 @@ class RayExecutor(Executor):
         if not self.admitted:
             return None
         names = ("done", "repeated", "lost", "coordinator_bytes", "states_bytes")
-        return {"executor": "ray", "workers": len(self.actors), **{name: self.count[name] for name in names}}
+        return {
+            "executor": "ray",
+            "workers": len(self.actors),
+            **{name: self.count[name] for name in names},
+        }
 
     def close(self) -> None:
         """Ends the workers, and the local Ray, or leaves the cluster."""
@@ -246,7 +287,9 @@ class RayExecutor(Executor):
         import ray
 
         for actor in self.__dict__.pop("actors", ()):
-            with contextlib.suppress(Exception):  # the actor or the cluster has ended already
+            with contextlib.suppress(
+                Exception
+            ):  # the actor or the cluster has ended already
                 ray.kill(actor, no_restart=True)
         if self._joined:
             self._joined = False
@@ -264,7 +307,9 @@ class _Call(NamedTuple):
 class _Pass:
     """The shards of one pass: which wait, which are done."""
 
-    def __init__(self, workers: RayExecutor, shards: Sequence[Shard], progress: Progress) -> None:
+    def __init__(
+        self, workers: RayExecutor, shards: Sequence[Shard], progress: Progress
+    ) -> None:
         self.workers, self.shards, self.progress = workers, shards, progress
         self.waiting = deque(range(len(shards)))
         self.done: dict[int, Part] = {}
@@ -275,7 +320,11 @@ class _Pass:
     @property
     def own_calls(self) -> list[_Call]:
         """Calls for shards of this pass that are not done."""
-        return [call for call in self.workers.calls.values() if call.of is self and call.shard not in self.done]
+        return [
+            call
+            for call in self.workers.calls.values()
+            if call.of is self and call.shard not in self.done
+        ]
 
     def run(self) -> list[Part]:
         import ray
@@ -288,28 +337,46 @@ class _Pass:
                     f"No worker is left, or none has answered for {PATIENCE:g} s; what is done is kept: run the same "
                     f"command to resume."
                 )
-            for reference in ray.wait(list(self.workers.calls), timeout=OVERDUE[0] / 4)[0]:
+            for reference in ray.wait(list(self.workers.calls), timeout=OVERDUE[0] / 4)[
+                0
+            ]:
                 self.take(reference)
                 heard = time.monotonic()
         return [self.done[shard] for shard in range(len(self.shards))]
 
     def hand_out(self) -> None:
         """Gives every worker that answers something to do: the next shard, or one that is overdue elsewhere."""
-        workers, limit, now = self.workers, max(OVERDUE[0], OVERDUE[1] * self.slowest), time.monotonic()
+        workers, limit, now = (
+            self.workers,
+            max(OVERDUE[0], OVERDUE[1] * self.slowest),
+            time.monotonic(),
+        )
         overdue = [call for call in workers.calls.values() if now - call.since > limit]
         calls_at = Counter(call.worker for call in workers.calls.values())
         calls_of = Counter(call.shard for call in self.own_calls)
-        late = [call.shard for call in self.own_calls if call in overdue and calls_of[call.shard] == 1]
-        free = sorted(set(range(len(workers.actors))) - workers.gone - {call.worker for call in overdue})
+        late = [
+            call.shard
+            for call in self.own_calls
+            if call in overdue and calls_of[call.shard] == 1
+        ]
+        free = sorted(
+            set(range(len(workers.actors)))
+            - workers.gone
+            - {call.worker for call in overdue}
+        )
         for length in range(_AHEAD):
             for worker in free:
                 if calls_at[worker] == length and self.waiting:
                     self.call(worker, self.waiting.popleft())
                     calls_at[worker] += 1
-        for worker, shard in zip((worker for worker in free if not calls_at[worker]), late, strict=False):
+        for worker, shard in zip(
+            (worker for worker in free if not calls_at[worker]), late, strict=False
+        ):
             self.call(worker, shard)
             workers.count["repeated"] += 1
-            workers.tell(f"a worker has not answered for {limit:.0f} s; its shard is given to another")
+            workers.tell(
+                f"a worker has not answered for {limit:.0f} s; its shard is given to another"
+            )
 
     def call(self, worker: int, shard: int) -> None:
         """Hands a shard to a worker, without its probes: all shards refer to the same copy of them."""
@@ -318,10 +385,17 @@ class _Pass:
             if self.workers.probes[0] is not content.probes.sets:
                 import ray
 
-                self.workers.probes = content.probes.sets, ray.put(self.packed(content.probes.sets))
-            probes = (self.workers.probes[1],)  # in a tuple, as Ray would fetch it again for every shard
+                self.workers.probes = (
+                    content.probes.sets,
+                    ray.put(self.packed(content.probes.sets)),
+                )
+            probes = (
+                self.workers.probes[1],
+            )  # in a tuple, as Ray would fetch it again for every shard
             content = replace(content, probes=replace(content.probes, sets=()))
-        reference = self.workers.actors[worker].run.remote(self.packed(content), probes, self.workers.folder)
+        reference = self.workers.actors[worker].run.remote(
+            self.packed(content), probes, self.workers.folder
+        )
         self.workers.calls[reference] = _Call(self, shard, worker, time.monotonic())
 
     def packed(self, value: Any) -> bytes:
@@ -347,7 +421,9 @@ class _Pass:
                     f"{RESTARTS + 1} workers were lost with the same shard ({error}); what is done is kept: run the "
                     f"same command to resume."
                 ) from error
-            self.workers.tell(f"a worker is lost ({str(error)[:120]}); its shard is given to another")
+            self.workers.tell(
+                f"a worker is lost ({str(error)[:120]}); its shard is given to another"
+            )
             if is_wanted and all(other.shard != call.shard for other in self.own_calls):
                 self.waiting.appendleft(call.shard)
         except Exception:
@@ -356,10 +432,16 @@ class _Pass:
         else:
             if is_wanted:
                 shard = self.shards[call.shard]
-                written = sum(rows.nbytes for rows in getattr(shard, "into", ()) if rows is not None)
+                written = sum(
+                    rows.nbytes
+                    for rows in getattr(shard, "into", ())
+                    if rows is not None
+                )
                 self.slowest = max(self.slowest, time.monotonic() - call.since)
                 self.done[call.shard] = unpack(part)
-                self.workers.count.update(done=1, coordinator_bytes=len(part), states_bytes=written)
+                self.workers.count.update(
+                    done=1, coordinator_bytes=len(part), states_bytes=written
+                )
                 self.progress.advance(_n_items(shard))
 
 
@@ -378,7 +460,11 @@ def _get(reference: Any) -> Any:
     try:
         return ray.get(reference, timeout=PATIENCE)
     except ray.exceptions.RayTaskError as error:
-        raise error.cause if isinstance(error.cause, UserError | Incomplete | MemoryRanOut) else error from None
+        raise (
+            error.cause
+            if isinstance(error.cause, UserError | Incomplete | MemoryRanOut)
+            else error
+        ) from None
     except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
         raise WorkerLost(_short(error)) from error
     except ray.exceptions.RayError as error:
@@ -399,7 +485,9 @@ class WarmModels:
         if (choice, job) not in self._held:
             self.close()
             local = LocalExecutor(lambda: job.load(progress))
-            self._held[choice, job] = local if choice.is_local else RayExecutor(choice, job, progress.note)
+            self._held[choice, job] = (
+                local if choice.is_local else RayExecutor(choice, job, progress.note)
+            )
         return self._held[choice, job]
 
     def close(self) -> None:
@@ -422,7 +510,9 @@ def pack(value: Any, folder: Path | None = None) -> bytes:
     sent; where there is a folder, large tensors are written to it."""
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, 5)
-    pickler.dispatch_table = copyreg.dispatch_table.copy() | {Tensor: partial(_reduce_tensor, folder)}
+    pickler.dispatch_table = copyreg.dispatch_table.copy() | {
+        Tensor: partial(_reduce_tensor, folder)
+    }
     pickler.dump(value)
     return zlib.compress(stream.getbuffer(), 1)
 
@@ -431,14 +521,20 @@ def unpack(content: bytes) -> Any:
     return pickle.loads(zlib.decompress(content))
 
 
-def _reduce_tensor(folder: Path | None, tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
+def _reduce_tensor(
+    folder: Path | None, tensor: Tensor
+) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:
     in_file = file_of(tensor)
     if in_file is None and folder is not None and tensor.nbytes >= LARGE:
         in_file = to_file(tensor, folder)
     if in_file is not None:
         return FileTensor.map, (in_file,)
     flat = tensor.detach().cpu().contiguous()
-    return _make_tensor, (flat.view(-1).view(torch.uint8).numpy(), tensor.dtype, tuple(tensor.shape))
+    return _make_tensor, (
+        flat.view(-1).view(torch.uint8).numpy(),
+        tensor.dtype,
+        tuple(tensor.shape),
+    )
 
 
 def _make_tensor(content: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
@@ -453,7 +549,9 @@ def full_disk_is_incomplete() -> Iterator[None]:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise Incomplete(f"{fault_in_words(error)} What is done is kept; run the same command to resume.") from error
+        raise Incomplete(
+            f"{fault_in_words(error)} What is done is kept; run the same command to resume."
+        ) from error
 
 
 # The cluster.
@@ -468,7 +566,9 @@ def import_ray(address: str | None) -> Any:
     for name, value in _SETTINGS.items() if is_new else ():
         os.environ.setdefault(name, value)
     if is_new and address is None:
-        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray's switch for loopback, on every system
+        os.environ.setdefault(
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"
+        )  # Ray's switch for loopback, on every system
         if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
             os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # for this run only
     try:
@@ -488,10 +588,17 @@ def join(ray: Any, address: str | None, cpus: int | None) -> bool:
     if ray.is_initialized():
         return False
     # "local": without an address Ray would join whatever cluster it finds.
-    given: Mapping[str, Any] = {"address": "local", "num_cpus": cpus, "include_dashboard": False}
+    given: Mapping[str, Any] = {
+        "address": "local",
+        "num_cpus": cpus,
+        "include_dashboard": False,
+    }
     what = "A local Ray cannot be started"
     if address is not None:
-        what, given = f"The Ray cluster at {address!r} cannot be joined", {"address": address}
+        what, given = (
+            f"The Ray cluster at {address!r} cannot be joined",
+            {"address": address},
+        )
         if address != "auto":
             _refuse_silent_port(address)
     try:

@@ -13,13 +13,27 @@ from torch import Tensor
 
 from anchorscope.answers.generate import Ending
 from anchorscope.engine.batching import MOST_AT_ONCE
-from anchorscope.engine.capture import STATISTICS, AnswerStats, AttentionMass, AttentionSums, EdgeCounts, capture
+from anchorscope.engine.capture import (
+    STATISTICS,
+    AnswerStats,
+    AttentionMass,
+    AttentionSums,
+    EdgeCounts,
+    capture,
+)
 from anchorscope.engine.decode import Decoded, choice_log_probs, decode
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import Saliency, saliency
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import MemoryRanOut
-from anchorscope.models.devices import Fetched, ToHost, empty_on_host, free_memory, is_out_of_memory, to_device
+from anchorscope.models.devices import (
+    Fetched,
+    ToHost,
+    empty_on_host,
+    free_memory,
+    is_out_of_memory,
+    to_device,
+)
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.process_settings import product_kernels
 from anchorscope.models.wrapping import without_knowledge
@@ -87,7 +101,9 @@ class Worker:
             with product_kernels():
                 if isinstance(shard, StatesPass) and shard.random_weights:
                     return self.without_knowledge._states(shard, progress)
-                self.__dict__.pop("without_knowledge", None)  # as large as the model itself
+                self.__dict__.pop(
+                    "without_knowledge", None
+                )  # as large as the model itself
                 if isinstance(shard, StatesPass):
                     return self._states(shard, progress)
                 if isinstance(shard, DecodePass):
@@ -114,10 +130,20 @@ class Worker:
     def _states(self, shard: StatesPass, progress: Progress) -> StatesPart:
         scorer = None if shard.probes is None else self._scorer(shard.probes)
         collected = [
-            Collected(self.lm, shard, variant, shard.keep[variant] if variant < len(shard.keep) else (), scorer)
+            Collected(
+                self.lm,
+                shard,
+                variant,
+                shard.keep[variant] if variant < len(shard.keep) else (),
+                scorer,
+            )
             for variant in range(len(shard.variants))
         ]
-        scored = range(len(shard.variants)) if shard.answer_stats else range(int(shard.log_probs))
+        scored = (
+            range(len(shard.variants))
+            if shard.answer_stats
+            else range(int(shard.log_probs))
+        )
         weighed: list[AttentionSums] = []
         edges = capture(
             self.lm,
@@ -129,7 +155,9 @@ class Worker:
             shard.n_layers,
             shard.compiled,
             answers_of=scored,
-            receive_answers=lambda variant, *statistics: collected[variant].receive_answers(*statistics),
+            receive_answers=lambda variant, *statistics: collected[
+                variant
+            ].receive_answers(*statistics),
             attention=shard.attention,
             receive_attention=weighed.append,
             progress=progress,
@@ -141,15 +169,26 @@ class Worker:
         answers = [of_variant.answers() for of_variant in collected[: len(scored)]]
         log_probs = {}
         if shard.log_probs:
-            statistics = zip(collected[0].items.tolist(), answers[0].by_item(), strict=True)
-            log_probs = {item: tuple(of_item[0].tolist()) for item, of_item in statistics}
+            statistics = zip(
+                collected[0].items.tolist(), answers[0].by_item(), strict=True
+            )
+            log_probs = {
+                item: tuple(of_item[0].tolist()) for item, of_item in statistics
+            }
         wanted = answers if shard.answer_stats else [None] * len(collected)
-        parts = [of_variant.part(stats) for of_variant, stats in zip(collected, wanted, strict=True)]
+        parts = [
+            of_variant.part(stats)
+            for of_variant, stats in zip(collected, wanted, strict=True)
+        ]
         for variant, rows in enumerate(shard.into):
             states = parts[variant].states
             if rows is not None and states is not None:
                 parts[variant] = replace(parts[variant], states=rows.write(states))
-        attention = {item: mass for sums in weighed for item, mass in sums.masses(shard.sequences).items()}
+        attention = {
+            item: mass
+            for sums in weighed
+            for item, mass in sums.masses(shard.sequences).items()
+        }
         return StatesPart(tuple(parts), counts, log_probs, attention)
 
     def _decode(self, shard: DecodePass, progress: Progress) -> list[Decoded]:
@@ -167,10 +206,18 @@ class Worker:
             shard.sampling,
         )
 
-    def _choices(self, shard: ChoicesPass, progress: Progress) -> Float[ndarray, "prompt choice"]:
+    def _choices(
+        self, shard: ChoicesPass, progress: Progress
+    ) -> Float[ndarray, "prompt choice"]:
         """How likely the chosen tokens are, after every prompt of the shard in order."""
         log_probs = choice_log_probs(
-            self.lm, shard.prompts, self.prefix(shard.prefix), shard.batches, shard.choices, progress, shard.title
+            self.lm,
+            shard.prompts,
+            self.prefix(shard.prefix),
+            shard.batches,
+            shard.choices,
+            progress,
+            shard.title,
         )
         return log_probs.numpy()
 
@@ -182,7 +229,9 @@ class Worker:
 
         def log_odds(batch: list[int], states: Tensor) -> Tensor:
             items = torch.as_tensor(batch, device=device)
-            read = states[torch.arange(len(batch), device=device), 0, site, layers[items]]
+            read = states[
+                torch.arange(len(batch), device=device), 0, site, layers[items]
+            ]
             return (read.float() * weight[items]).sum(dim=-1) + bias[items]
 
         return saliency(
@@ -202,7 +251,12 @@ class Collected:
     """What one variant's batches bring: all are received, then the device is asked, then the part is there."""
 
     def __init__(
-        self, lm: LanguageModel, shard: StatesPass, variant: int, keep: Sequence[Place], scorer: Scorer | None
+        self,
+        lm: LanguageModel,
+        shard: StatesPass,
+        variant: int,
+        keep: Sequence[Place],
+        scorer: Scorer | None,
     ) -> None:
         run = shard.run_by(variant)
         self.items = np.array(run, dtype=np.int64)
@@ -211,8 +265,12 @@ class Collected:
         self._states: Tensor | None = None
         if self._places:
             n_layers = lm.n_layers if shard.n_layers is None else shard.n_layers
-            self._states = empty_on_host((len(self._places), n_layers, len(run), lm.d_model), lm.dtype)
-        self._to_host = ToHost(partial(_put_into, self._states))  # no method: a cycle would hold all until it is found
+            self._states = empty_on_host(
+                (len(self._places), n_layers, len(run), lm.d_model), lm.dtype
+            )
+        self._to_host = ToHost(
+            partial(_put_into, self._states)
+        )  # no method: a cycle would hold all until it is found
         self._device, self._scorer = lm.device, scorer
         self._only = None if shard.probes is None else shard.probes.only
         self._logits: Tensor | None = None
@@ -226,31 +284,42 @@ class Collected:
         if self._scorer is not None:
             scores = self._scorer.score(batch, states)
             if self._only is not None:
-                position, site, probe = (slice(index, index + 1) for index in self._only)
+                position, site, probe = (
+                    slice(index, index + 1) for index in self._only
+                )
                 scores = scores[:, position, site, probe]
             if self._logits is None:
                 self._logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
             self._logits[to_device(torch.as_tensor(slots), scores.device)] = scores
         if not self._places:
             return
-        rows = [states[:, position, site].transpose(0, 1) for position, site in self._places]
+        rows = [
+            states[:, position, site].transpose(0, 1) for position, site in self._places
+        ]
         self._to_host.put(slots, torch.stack(rows))  # a copy, turned by the device
 
-    def receive_answers(self, batch: list[int], statistics: Tensor, lengths: list[int]) -> None:
+    def receive_answers(
+        self, batch: list[int], statistics: Tensor, lengths: list[int]
+    ) -> None:
         self._answers.append(statistics)
         self._answered += batch
         self._lengths += lengths
 
     def fetch(self) -> None:
         """Asks the device for what is still there, once, when all batches have come."""
-        answers = torch.cat([torch.empty(len(STATISTICS), 0, device=self._device), *self._answers], dim=1)
+        answers = torch.cat(
+            [torch.empty(len(STATISTICS), 0, device=self._device), *self._answers],
+            dim=1,
+        )
         logits = [] if self._logits is None else [self._logits]
         self._fetched = Fetched([answers, *logits], self._device)
         self._answers.clear()
 
     def answers(self) -> AnswerStats:
         """The statistics of all items' answers, in their order; waits for the device."""
-        statistics = AnswerStats(np.array(self._lengths, dtype=np.int64), *self._fetched.get()[0].numpy())
+        statistics = AnswerStats(
+            np.array(self._lengths, dtype=np.int64), *self._fetched.get()[0].numpy()
+        )
         index_of = {item: index for index, item in enumerate(self._answered)}
         return statistics.take([index_of[item] for item in self.items.tolist()])
 

@@ -15,12 +15,33 @@ import numpy as np
 import polars as pl
 
 from anchorscope.answers.generate import TOO_LONG
-from anchorscope.answers.template import FEW_SHOT, INSTRUCTION, Example, Template, split_head
+from anchorscope.answers.template import (
+    FEW_SHOT,
+    INSTRUCTION,
+    Example,
+    Template,
+    split_head,
+)
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
-from anchorscope.experiments.statistics import FEW, METHOD, OF_SAMPLE, RULE, Floats, estimate_of, p_value, too_few
+from anchorscope.experiments.experiment import (
+    Experiment,
+    ExperimentInputs,
+    Found,
+    ItemValues,
+    Statistic,
+)
+from anchorscope.experiments.statistics import (
+    FEW,
+    METHOD,
+    OF_SAMPLE,
+    RULE,
+    Floats,
+    estimate_of,
+    p_value,
+    too_few,
+)
 from anchorscope.report.findings import find, select
 from anchorscope.report.verdicts import Verdict, above, below, between
 from anchorscope.report.wording import Show, estimate, percent
@@ -35,38 +56,80 @@ def run(inputs: ExperimentInputs) -> Found:
     known_values, unknown = _known_values(inputs)
     coverage, not_covered = _coverage(inputs)
     rows, missing = [coverage], [*supplied, *unknown, *not_covered]
-    for quantity, values in {"accuracy": inputs.measured.labels.astype(float), **asked, **known_values}.items():
+    for quantity, values in {
+        "accuracy": inputs.measured.labels.astype(float),
+        **asked,
+        **known_values,
+    }.items():
         more, few = _by_pathway(inputs, quantity, values)
         rows += more
         missing += few
-    item_values = [ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there]) for x in asked.values()]
+    item_values = [
+        ItemValues("dont_know", np.flatnonzero(there := np.isfinite(x)), x[there])
+        for x in asked.values()
+    ]
     return Found(tuple(rows), tuple(item_values), tuple(dict.fromkeys(missing)))
 
 
-def _by_pathway(inputs: ExperimentInputs, quantity: str, values: Floats) -> tuple[list[Statistic], list[str]]:
+def _by_pathway(
+    inputs: ExperimentInputs, quantity: str, values: Floats
+) -> tuple[list[Statistic], list[str]]:
     """The weighted mean of values [item] over all items and per pathway, and the difference Q − A, without NaN."""
     from anchorscope.evidence.draws import ratio, resampling
 
     there, weights = np.isfinite(values), _weights(inputs)
     rows, missing, means = [], [], {}
     with resampling(inputs.draws.device):
-        for group, inside in ((None, there), *((group, there & inputs.calls.members(group)) for group in GROUPS)):
+        for group, inside in (
+            (None, there),
+            *((group, there & inputs.calls.members(group)) for group in GROUPS),
+        ):
             n = int(inside.sum())
             if n < FEW:
                 missing.append(f"{quantity}: {too_few(n, group)}")
                 continue
-            parts = np.stack([np.where(inside, values, 0.0), inside])[:, :, None] * weights[:, None]
+            parts = (
+                np.stack([np.where(inside, values, 0.0), inside])[:, :, None]
+                * weights[:, None]
+            )
             samples = ratio(*(inputs.draws.sums(part)[0] for part in parts))
-            rule, method = (None, _METHOD) if group is None else (RULE, _METHOD + OF_SAMPLE)
-            rows.append(Statistic(quantity, estimate_of(samples, n, method), WEIGHTED, None, rule, group, "all"))
+            rule, method = (
+                (None, _METHOD) if group is None else (RULE, _METHOD + OF_SAMPLE)
+            )
+            rows.append(
+                Statistic(
+                    quantity,
+                    estimate_of(samples, n, method),
+                    WEIGHTED,
+                    None,
+                    rule,
+                    group,
+                    "all",
+                )
+            )
             means[group] = (samples, inside)
         if all(group in means for group in GROUPS):
             (first, in_first), (second, in_second) = (means[group] for group in GROUPS)
             both = in_first | in_second
-            differ = np.ptp(values[both]) > 0  # where all are the same there is nothing to test
+            differ = (
+                np.ptp(values[both]) > 0
+            )  # where all are the same there is nothing to test
             estimate = estimate_of(first - second, int(both.sum()), _METHOD + OF_SAMPLE)
-            p, against = p_value(first - second) if differ else None, f"{Q_ANCHORED} − {A_ANCHORED}"
-            rows.append(Statistic(f"{quantity}_difference", estimate, WEIGHTED, against, RULE, truth="all", p_value=p))
+            p, against = (
+                p_value(first - second) if differ else None,
+                f"{Q_ANCHORED} − {A_ANCHORED}",
+            )
+            rows.append(
+                Statistic(
+                    f"{quantity}_difference",
+                    estimate,
+                    WEIGHTED,
+                    against,
+                    RULE,
+                    truth="all",
+                    p_value=p,
+                )
+            )
     return rows, missing
 
 
@@ -78,7 +141,11 @@ def _weights(inputs: ExperimentInputs) -> Floats:
 def _dont_know(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str]]:
     """Whether the model says so when allowed, 1 or 0; NaN for items that weren't asked."""
     items = inputs.some_items()
-    own = [index for index in items if inputs.used_items[index].question.model_answer is None]
+    own = [
+        index
+        for index in items
+        if inputs.used_items[index].question.model_answer is None
+    ]
     missing = []
     if len(own) < len(items):
         missing.append(
@@ -115,8 +182,16 @@ def ask_again(inputs: ExperimentInputs, questions: list[Question]) -> list[str |
 ALLOWED = "I don't know"
 PERMISSION = f"If you do not know the answer, say: {ALLOWED}"
 UNANSWERABLE = (
-    Example("In which year was the harbour of Quelvorn Brask opened?", ALLOWED, "Quelvorn Brask"),
-    Example("Who painted The Nettle King of Ostrelle?", ALLOWED, "The Nettle King of Ostrelle"),
+    Example(
+        "In which year was the harbour of Quelvorn Brask opened?",
+        ALLOWED,
+        "Quelvorn Brask",
+    ),
+    Example(
+        "Who painted The Nettle King of Ostrelle?",
+        ALLOWED,
+        "The Nettle King of Ostrelle",
+    ),
 )
 """Questions about places and works that do not exist."""
 
@@ -128,12 +203,16 @@ def allow_dont_know(template: Template) -> Template:
         before, turns = parts
         like, shape = FEW_SHOT[1], turns[1]  # the first may hold what is said but once
         shown = [
-            shape.replace(like.question, example.question, 1).replace(like.answer, example.answer, 1)
+            shape.replace(like.question, example.question, 1).replace(
+                like.answer, example.answer, 1
+            )
             for example in UNANSWERABLE
         ]
         head = "".join([before, turns[0], shown[0], *turns[1:-1], shown[1], turns[-1]])
     if INSTRUCTION in head:
-        return replace(template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1))
+        return replace(
+            template, head=head.replace(INSTRUCTION, f"{INSTRUCTION} {PERMISSION}.", 1)
+        )
     return replace(template, head=f"{PERMISSION}.\n\n{head}")
 
 
@@ -182,7 +261,8 @@ def says_dont_know(text: str) -> bool:
     if sentence is not None and _goes_on(answer[sentence.end() :]):
         return True
     return state is not None and (
-        bool(_ENDS.match(answer[state.end() :])) or bool(_STATE_GOES_ON.match(answer[state.end() :]))
+        bool(_ENDS.match(answer[state.end() :]))
+        or bool(_STATE_GOES_ON.match(answer[state.end() :]))
     )
 
 
@@ -191,13 +271,23 @@ def _goes_on(rest: str) -> bool:
     return bool(_ENDS.match(rest)) or (rest.startswith(" ") and rest[1:2].islower())
 
 
-POPULARITY = ("s_pop", "subject_popularity", "popularity", "pageviews", "page_views", "views")
+POPULARITY = (
+    "s_pop",
+    "subject_popularity",
+    "popularity",
+    "pageviews",
+    "page_views",
+    "views",
+)
 """Columns with a subject's popularity; the first one present counts."""
 
 
 def log_popularity(question: Question) -> float:
     """log10 of the subject's popularity; NaN without a number above 0."""
-    named = {str(name).strip().lower().replace(" ", "_"): value for name, value in question.metadata.items()}
+    named = {
+        str(name).strip().lower().replace(" ", "_"): value
+        for name, value in question.metadata.items()
+    }
     for name in POPULARITY:
         value = named.get(name)
         if isinstance(value, bool) or value is None:
@@ -226,7 +316,9 @@ def _known_values(inputs: ExperimentInputs) -> tuple[dict[str, Floats], list[str
     log_probs = [item.answer.log_probs for item in inputs.used_items]
     given = sum(bool(tokens) for tokens in log_probs)
     if given >= FEW:
-        values["confidence_mean"] = np.array([np.mean(tokens) if tokens else np.nan for tokens in log_probs])
+        values["confidence_mean"] = np.array(
+            [np.mean(tokens) if tokens else np.nan for tokens in log_probs]
+        )
     if given < inputs.n:
         missing.append(
             f"confidence_mean: {inputs.n - given} of {inputs.n} answers were supplied (model_answer), without the "
@@ -239,7 +331,9 @@ def _coverage(inputs: ExperimentInputs) -> tuple[Statistic, list[str]]:
     """The share of all answered questions that the weighted items represent: a count, without an interval."""
     answered = sum(item.label.truthful is not None for item in inputs.items)
     share = min(1.0, float(_weights(inputs).sum()) / answered)
-    exact = Estimate(share, np.nan, np.nan, answered, "exact share of the answered questions")
+    exact = Estimate(
+        share, np.nan, np.nan, answered, "exact share of the answered questions"
+    )
     coverage = Statistic("coverage", exact, WEIGHTED)
     if share > 1 - 0.5 / answered:
         return coverage, []
@@ -250,7 +344,9 @@ def _coverage(inputs: ExperimentInputs) -> tuple[Statistic, list[str]]:
 
 
 EXPERIMENT = Experiment(
-    "boundary", "per pathway: accuracy, how often the model says it does not know, popularity, confidence", run
+    "boundary",
+    "per pathway: accuracy, how often the model says it does not know, popularity, confidence",
+    run,
 )
 
 QUANTITIES: dict[str, tuple[str, Show]] = {
@@ -287,7 +383,13 @@ SECTION = section.SectionSpec(
     tables=(
         section.TableSpec(
             "Means of both groups, weighted to all answered questions",
-            (section.Key("measure", "quantity", {name: words for name, (words, _) in QUANTITIES.items()}),),
+            (
+                section.Key(
+                    "measure",
+                    "quantity",
+                    {name: words for name, (words, _) in QUANTITIES.items()},
+                ),
+            ),
             (
                 *(
                     column

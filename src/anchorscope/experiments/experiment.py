@@ -142,7 +142,9 @@ class ExperimentInputs:
     @property
     def most_frequent_reference(self) -> int:
         """The reference layer of most folds; of equally frequent ones the lowest, which most items can see."""
-        return int(np.argmax(np.bincount(self.measured.reference[self.measured.probe("full")])))
+        return int(
+            np.argmax(np.bincount(self.measured.reference[self.measured.probe("full")]))
+        )
 
     @cached_property
     def draws(self) -> Draws:
@@ -184,5 +186,9 @@ class Experiment:
 
 def chosen_experiments(evidence: Sequence[str]) -> list[Experiment]:
     """Those asked for that are more than interventions, in the order in which they run."""
-    homes = {name: entry.home for name, entry in EXPERIMENTS.items() if name in evidence and entry.home is not None}
+    homes = {
+        name: entry.home
+        for name, entry in EXPERIMENTS.items()
+        if name in evidence and entry.home is not None
+    }
     return [load_at("experiments", name, home) for name, home in homes.items()]

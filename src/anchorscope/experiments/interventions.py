@@ -13,14 +13,41 @@ from matplotlib.lines import Line2D
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.experiments import section
 from anchorscope.report.charts import CURVE_COLUMNS, POINTS_NOTE, drawable
-from anchorscope.report.findings import Findings, find, interventions, present, rules_in, select
-from anchorscope.report.palette import A_ANCHORED, CONTROL_GREY, GROUPS, INK, LINE_STYLES, Q_ANCHORED, RULES
+from anchorscope.report.findings import (
+    Findings,
+    find,
+    interventions,
+    present,
+    rules_in,
+    select,
+)
+from anchorscope.report.palette import (
+    A_ANCHORED,
+    CONTROL_GREY,
+    GROUPS,
+    INK,
+    LINE_STYLES,
+    Q_ANCHORED,
+    RULES,
+)
 from anchorscope.report.panel_figure import ChartSpec, Forest, Lines, Series
-from anchorscope.report.verdicts import MIN_TROUGH, SAME_RATE, SMALL_RATIO, all_of, below, between, size_ratio
+from anchorscope.report.verdicts import (
+    MIN_TROUGH,
+    SAME_RATE,
+    SMALL_RATIO,
+    all_of,
+    below,
+    between,
+    size_ratio,
+)
 from anchorscope.report.wording import count, percent, points
 from anchorscope.stats.estimate import Estimate
 
-OTHERS = tuple(name for name, entry in INTERVENTIONS.items() if entry.experiment not in ("knockout", "exact-tokens"))
+OTHERS = tuple(
+    name
+    for name, entry in INTERVENTIONS.items()
+    if entry.experiment not in ("knockout", "exact-tokens")
+)
 """Those that a run without further experiments lacks."""
 _LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), (CONTROL_GREY, "D"))
 """Colours and markers of a section's own interventions, in their order."""
@@ -29,11 +56,15 @@ _AT_REFERENCE = "delta_p_reference"
 _CURVE_RULES = ("plain", "corrected")
 
 
-def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findings], pl.DataFrame]:
+def effects_of(
+    shown: Sequence[str], made_of: Sequence[str]
+) -> Callable[[Findings], pl.DataFrame]:
     """The summary's rows about some interventions, on datasets that have one of `made_of`."""
 
     def rows(findings: Findings) -> pl.DataFrame:
-        selected = select(interventions(findings), intervention=shown, assignment=_CURVE_RULES)
+        selected = select(
+            interventions(findings), intervention=shown, assignment=_CURVE_RULES
+        )
         made = select(selected, intervention=made_of)["dataset"].unique().to_list()
         return select(selected, dataset=made)
 
@@ -43,7 +74,11 @@ def effects_of(shown: Sequence[str], made_of: Sequence[str]) -> Callable[[Findin
 EFFECTS = section.TableSpec(
     "",
     (
-        section.Key("intervention", "what is done", {name: intervention_label(name) for name in INTERVENTIONS}),
+        section.Key(
+            "intervention",
+            "what is done",
+            {name: intervention_label(name) for name in INTERVENTIONS},
+        ),
         section.RULE,
     ),
     (
@@ -51,7 +86,9 @@ EFFECTS = section.TableSpec(
             column
             for group in GROUPS
             for column in (
-                section.value(f"{group} ΔP", points, quantity=_AT_REFERENCE, group=group),
+                section.value(
+                    f"{group} ΔP", points, quantity=_AT_REFERENCE, group=group
+                ),
                 section.items(quantity=_AT_REFERENCE, group=group),
             )
         ),
@@ -71,14 +108,35 @@ def effect(rows: pl.DataFrame, name: str) -> Estimate | None:
 
 def _forest_rows(findings: Findings) -> pl.DataFrame:
     rows = effects_of(tuple(INTERVENTIONS), OTHERS)(findings)
-    columns = ("dataset", "assignment", "intervention", "group", "value", "ci_low", "ci_high", "n", "method")
+    columns = (
+        "dataset",
+        "assignment",
+        "intervention",
+        "group",
+        "value",
+        "ci_low",
+        "ci_high",
+        "n",
+        "method",
+    )
     return select(rows, quantity=_AT_REFERENCE, group=GROUPS).select(columns)
 
 
 def _forests(data: pl.DataFrame) -> list[Forest]:
-    lines = {name: intervention_label(name) for name in present(data, "intervention", tuple(INTERVENTIONS))}
+    lines = {
+        name: intervention_label(name)
+        for name in present(data, "intervention", tuple(INTERVENTIONS))
+    }
     return [
-        Forest("intervention", lines, "ΔP at l*", RULES[rule], 3.3, {"assignment": rule}, set_apart=CONTROLS)
+        Forest(
+            "intervention",
+            lines,
+            "ΔP at l*",
+            RULES[rule],
+            3.3,
+            {"assignment": rule},
+            set_apart=CONTROLS,
+        )
         for rule in rules_in(data)
     ]
 
@@ -86,13 +144,18 @@ def _forests(data: pl.DataFrame) -> list[Forest]:
 def _controls(rows: pl.DataFrame) -> section.Said | None:
     """The strongest control beside the knockout."""
     knockout = effect(rows, "knockout")
-    parts = {name: part for name in CONTROLS if (part := size_ratio(effect(rows, name), knockout)) is not None}
+    parts = {
+        name: part
+        for name in CONTROLS
+        if (part := size_ratio(effect(rows, name), knockout)) is not None
+    }
     if not parts:
         return None
     most = max(parts, key=lambda name: parts[name].value)
     verdict = all_of([below(part, SMALL_RATIO) for part in parts.values()])
     return section.Said(
-        verdict, f"{intervention_label(most)}: {section.whole_percent(parts[most])}, n = {count(parts[most].n)}"
+        verdict,
+        f"{intervention_label(most)}: {section.whole_percent(parts[most])}, n = {count(parts[most].n)}",
     )
 
 
@@ -133,11 +196,18 @@ SECTION = section.SectionSpec(
 
 
 def _section(
-    slug: str, title: str, own: tuple[str, ...], asks: str, careful: str, answer: section.Answer
+    slug: str,
+    title: str,
+    own: tuple[str, ...],
+    asks: str,
+    careful: str,
+    answer: section.Answer,
 ) -> section.SectionSpec:
     """A section with one figure, the curves over the layers, and one table, at the reference layer."""
     beside = ("knockout", "random") if slug == "exact-tokens" else ("knockout",)
-    looks = {"knockout": (INK, ""), "random": (CONTROL_GREY, "")} | dict(zip(own, _LOOKS, strict=False))
+    looks = {"knockout": (INK, ""), "random": (CONTROL_GREY, "")} | dict(
+        zip(own, _LOOKS, strict=False)
+    )
 
     def curves(findings: Findings) -> pl.DataFrame:
         """The clean probe's curves of all answers, of datasets that have one of the section's own."""
@@ -150,7 +220,9 @@ def _section(
             dataset=findings.datasets,
         ).select(CURVE_COLUMNS)
         made = select(data, intervention=own)["dataset"].unique().to_list()
-        return select(data, dataset=made).sort("dataset", "assignment", "intervention", "group", "layer")
+        return select(data, dataset=made).sort(
+            "dataset", "assignment", "intervention", "group", "layer"
+        )
 
     def panels(data: pl.DataFrame) -> list[Lines]:
         every = 4 if data["layer"].n_unique() > 4 else 1
@@ -158,14 +230,23 @@ def _section(
         for index, name in enumerate(present(data, "intervention", (*beside, *own))):
             colour, marker = looks[name]
             # Markers of several lines do not cover each other.
-            style: dict[str, Any] = {"color": colour, "linewidth": 1.6, "markevery": (index % every, every)}
+            style: dict[str, Any] = {
+                "color": colour,
+                "linewidth": 1.6,
+                "markevery": (index % every, every),
+            }
             style |= {"marker": marker, "markersize": 4.0, "markeredgewidth": 0.0}
             band = "none" if name in _NO_BAND else "band"
             for group in GROUPS:
                 label = intervention_label(name) if group == Q_ANCHORED else ""
                 line = style | {"linestyle": LINE_STYLES[group]}
-                series.append(Series({"intervention": name, "group": group}, line, label, band))
-        return [Lines(series, "ΔP", RULES[rule], 4.35, {"assignment": rule}, y="delta_p") for rule in _CURVE_RULES]
+                series.append(
+                    Series({"intervention": name, "group": group}, line, label, band)
+                )
+        return [
+            Lines(series, "ΔP", RULES[rule], 4.35, {"assignment": rule}, y="delta_p")
+            for rule in _CURVE_RULES
+        ]
 
     chart = ChartSpec(
         {"edges": "direct_edges"}.get(slug, slug.replace("-", "_")),
@@ -179,11 +260,14 @@ def _section(
         share="y",
         gap=0.42,
         more_handles=lambda data, _: [
-            Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group) for group in GROUPS
+            Line2D([], [], color=INK, linestyle=LINE_STYLES[group], label=group)
+            for group in GROUPS
         ],
     )
     rows = effects_of((*beside, *own), own)
-    return section.SectionSpec(slug, title, asks, careful, answer, (chart,), (EFFECTS,), rows=rows)
+    return section.SectionSpec(
+        slug, title, asks, careful, answer, (chart,), (EFFECTS,), rows=rows
+    )
 
 
 def _part_of_knockout(

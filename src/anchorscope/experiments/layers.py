@@ -16,7 +16,12 @@ import polars as pl
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
+from anchorscope.experiments.experiment import (
+    Experiment,
+    ExperimentInputs,
+    Found,
+    Statistic,
+)
 from anchorscope.experiments.partial_cuts import (
     QUANTITY,
     CutEffects,
@@ -49,7 +54,10 @@ def run(inputs: ExperimentInputs) -> Found:
     cuts = [PartialCut(SINGLE, range(layer, layer + 1)) for layer in range(n_layers)]
     if width > 1:
         starts = window_starts(n_layers, width)
-        cuts += [PartialCut(f"window {width}", range(start, start + width)) for start in starts]
+        cuts += [
+            PartialCut(f"window {width}", range(start, start + width))
+            for start in starts
+        ]
     effects, missing = run_partial_cuts(inputs, cuts, "layers")
     result = analyse(inputs, effects)
     return Found(result.statistics, result.values, (*missing, *result.missing))
@@ -68,17 +76,25 @@ def analyse(inputs: ExperimentInputs, effects: Sequence[CutEffects]) -> Found:
             _shares(inputs, singles),
             _deepest(singles),
         ]
-    values = (summed_over(inputs, singles, SINGLE),) if _complete(inputs, singles) else ()
+    values = (
+        (summed_over(inputs, singles, SINGLE),) if _complete(inputs, singles) else ()
+    )
     missing = dict.fromkeys(reason for _, reasons in parts for reason in reasons)
-    return Found(tuple(row for rows, _ in parts for row in rows), values, tuple(missing))
+    return Found(
+        tuple(row for rows, _ in parts for row in rows), values, tuple(missing)
+    )
 
 
-def _shares(inputs: ExperimentInputs, singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]:
+def _shares(
+    inputs: ExperimentInputs, singles: Sequence[CutEffects]
+) -> tuple[list[Statistic], list[str]]:
     """The sum of single layers at the reference layer, over the whole knockout's effect on the same items."""
     import torch
 
     if not _complete(inputs, singles):
-        return [], ["share_of_cumulative: not every single layer could be cut in every item"]
+        return [], [
+            "share_of_cumulative: not every single layer could be cut in every item"
+        ]
     whole = _cumulative(inputs, singles[0])
     rows, missing = [], []
     for group in GROUPS:
@@ -92,9 +108,17 @@ def _shares(inputs: ExperimentInputs, singles: Sequence[CutEffects]) -> tuple[li
                 f"[{of_whole.ci_low:.1f}, {of_whole.ci_high:.1f}], no share of which can be given"
             )
             continue
-        added = torch.stack([effect.reference_sums[group][0] for effect in singles]).sum(dim=0)
-        share = estimate_of(added / whole.reference_sums[group][0], n, f"{METHOD}, ratio of means")
-        rows.append(Statistic("share_of_cumulative", share, SINGLE, "cumulative", RULE, group, "all"))
+        added = torch.stack(
+            [effect.reference_sums[group][0] for effect in singles]
+        ).sum(dim=0)
+        share = estimate_of(
+            added / whole.reference_sums[group][0], n, f"{METHOD}, ratio of means"
+        )
+        rows.append(
+            Statistic(
+                "share_of_cumulative", share, SINGLE, "cumulative", RULE, group, "all"
+            )
+        )
     return rows, missing
 
 
@@ -103,7 +127,11 @@ def _cumulative(inputs: ExperimentInputs, single: CutEffects) -> CutEffects:
     measured = inputs.measured
     where = np.searchsorted(measured.ran[KNOCKOUT], single.items)
     logits = measured.after[KNOCKOUT][measured.probe("full")][:, where]
-    return CutEffects(inputs, PartialCut("cumulative", range(measured.n_layers)), Scored(single.items, logits))
+    return CutEffects(
+        inputs,
+        PartialCut("cumulative", range(measured.n_layers)),
+        Scored(single.items, logits),
+    )
 
 
 def _complete(inputs: ExperimentInputs, singles: Sequence[CutEffects]) -> bool:
@@ -122,39 +150,73 @@ def _deepest(singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]
         shown = [effect for effect in singles if effect.reached(group).sum() >= FEW]
         if len(shown) < 2:
             continue
-        samples = torch.stack([effect.reference(group) for effect in shown]).nan_to_num(nan=torch.inf)
+        samples = torch.stack([effect.reference(group) for effect in shown]).nan_to_num(
+            nan=torch.inf
+        )
         if float(samples[:, 0].min()) >= 0:
             missing.append(f"deepest_layer of {group} items: no layer lowers their ΔP")
             continue
         n = max(int(effect.reached(group).sum()) for effect in shown)
-        layers = torch.tensor([effect.cut.first for effect in shown], dtype=torch.float64, device=samples.device)
-        deepest = estimate_of(layers[samples.argmin(dim=0)], n, f"{METHOD}, the layer in every draw")
-        rows.append(Statistic("deepest_layer", deepest, SINGLE, None, RULE, group, "all"))
+        layers = torch.tensor(
+            [effect.cut.first for effect in shown],
+            dtype=torch.float64,
+            device=samples.device,
+        )
+        deepest = estimate_of(
+            layers[samples.argmin(dim=0)], n, f"{METHOD}, the layer in every draw"
+        )
+        rows.append(
+            Statistic("deepest_layer", deepest, SINGLE, None, RULE, group, "all")
+        )
     return rows, missing
 
 
-EXPERIMENT = Experiment("layers", "the knockout in single layers and in windows of layers", run)
+EXPERIMENT = Experiment(
+    "layers", "the knockout in single layers and in windows of layers", run
+)
 
 
 def _figure_rows(findings: Findings) -> pl.DataFrame:
     """ΔP at l* of single layers and of windows, these at their middle."""
     rows = select(statistics(findings, "layers", QUANTITY), group=GROUPS)
     width = pl.col("variant").str.extract(r"^window (\d+)$", 1).cast(pl.Float64)
-    rows = rows.with_columns(x=pl.col("layer") + (width.fill_null(1) - 1) / 2, single=pl.col("variant") == SINGLE)
+    rows = rows.with_columns(
+        x=pl.col("layer") + (width.fill_null(1) - 1) / 2,
+        single=pl.col("variant") == SINGLE,
+    )
     return rows.select(*section.FIGURE_COLUMNS, "x", "single")
 
 
 def _style(group: str, single: bool, colours: DatasetStyle) -> dict[str, object]:
     colour = colours.colour
     if single:
-        return {"color": colour, "linestyle": LINE_STYLES[group], "marker": "o", "markersize": 2.0}
+        return {
+            "color": colour,
+            "linestyle": LINE_STYLES[group],
+            "marker": "o",
+            "markersize": 2.0,
+        }
     face = colour if group == Q_ANCHORED else "white"
-    return {"color": colour, "linestyle": "none", "marker": "D", "markersize": 3.4, "markerfacecolor": face}
+    return {
+        "color": colour,
+        "linestyle": "none",
+        "marker": "D",
+        "markersize": 3.4,
+        "markerfacecolor": face,
+    }
 
 
 _SERIES = [
-    Series({"group": group, "single": single}, partial(_style, group, single), f"{group}, {words}", kind)
-    for single, words, kind in ((True, "one layer", "band"), (False, "a window", "bars"))
+    Series(
+        {"group": group, "single": single},
+        partial(_style, group, single),
+        f"{group}, {words}",
+        kind,
+    )
+    for single, words, kind in (
+        (True, "one layer", "band"),
+        (False, "a window", "bars"),
+    )
     for group in GROUPS
 ]
 _PANEL = Lines(_SERIES, "ΔP at l*", x="x", x_label="Layer that is cut")
@@ -162,9 +224,14 @@ _PANEL = Lines(_SERIES, "ΔP at l*", x="x", x_label="Layer that is cut")
 
 def _sum_of_layers(rows: pl.DataFrame) -> section.Said | None:
     mine = select(rows, group=Q_ANCHORED)
-    deepest, share = (find(mine, quantity=quantity) for quantity in ("deepest_layer", "share_of_cumulative"))
+    deepest, share = (
+        find(mine, quantity=quantity)
+        for quantity in ("deepest_layer", "share_of_cumulative")
+    )
     where = f"deepest: layer {estimate(deepest, 0)}; sum:" if deepest else ""
-    return section.number(share, above(share, section.HALF), section.whole_percent, where)
+    return section.number(
+        share, above(share, section.HALF), section.whole_percent, where
+    )
 
 
 SECTION = section.SectionSpec(
@@ -198,11 +265,21 @@ SECTION = section.SectionSpec(
             "The layer with the lowest ΔP at l*, and what single layers add up to",
             (section.GROUP,),
             (
-                section.value("deepest layer", lambda layer: estimate(layer, 0), quantity="deepest_layer"),
-                section.value("sum of single layers, share of the knockout", percent, quantity="share_of_cumulative"),
+                section.value(
+                    "deepest layer",
+                    lambda layer: estimate(layer, 0),
+                    quantity="deepest_layer",
+                ),
+                section.value(
+                    "sum of single layers, share of the knockout",
+                    percent,
+                    quantity="share_of_cumulative",
+                ),
                 section.items(),
             ),
-            lambda rows: select(rows, quantity=("deepest_layer", "share_of_cumulative")),
+            lambda rows: select(
+                rows, quantity=("deepest_layer", "share_of_cumulative")
+            ),
         ),
     ),
 )

@@ -23,8 +23,19 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.datasets.question import Question
 from anchorscope.datasets.text import normalise, words
 from anchorscope.experiments import section
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
-from anchorscope.experiments.statistics import Bools, Floats, Indices, auc_samples, estimate_of
+from anchorscope.experiments.experiment import (
+    Experiment,
+    ExperimentInputs,
+    Found,
+    Statistic,
+)
+from anchorscope.experiments.statistics import (
+    Bools,
+    Floats,
+    Indices,
+    auc_samples,
+    estimate_of,
+)
 from anchorscope.experiments.supplied import all_fit, run_supplied, supplied_items
 from anchorscope.items import Item
 from anchorscope.report.findings import find, select
@@ -53,12 +64,16 @@ _FOLDS = 5  # of the baselines that learn
 _TRIED = 3  # questions tried for every wanted pair: some find no partner
 
 
-def match_questions(questions: Sequence[Question], seed: int) -> tuple[list[tuple[int, int]], list[str]]:
+def match_questions(
+    questions: Sequence[Question], seed: int
+) -> tuple[list[tuple[int, int]], list[str]]:
     """Pairs of questions of one kind, by index, no question in two; and what to report of the others.
 
     Ties between equally good partners are broken by the seed.
     """
-    clear = [index for index, question in enumerate(questions) if _has_clear_answer(question)]
+    clear = [
+        index for index, question in enumerate(questions) if _has_clear_answer(question)
+    ]
     kinds: dict[str, list[int]] = {}
     for index in clear:
         kinds.setdefault(kind_of(questions[index]), []).append(index)
@@ -93,11 +108,16 @@ def true_answer(question: Question) -> str:
     if question.relation is not None or len(question.answers) < 3:
         return question.answers[0]
     forms = [set(words(answer)) for answer in question.answers]
-    alike = [sum(len(form & other) / max(1, len(form | other)) for other in forms) for form in forms]
+    alike = [
+        sum(len(form & other) / max(1, len(form | other)) for other in forms)
+        for form in forms
+    ]
     return question.answers[int(np.argmax(alike))]
 
 
-def matched_questions(questions: Sequence[Question], pairs: Iterable[tuple[int, int]]) -> list[Question]:
+def matched_questions(
+    questions: Sequence[Question], pairs: Iterable[tuple[int, int]]
+) -> list[Question]:
     """The four items of each pair, with their answers and labels."""
     return [
         replace(
@@ -116,7 +136,10 @@ def kind_of(question: Question) -> str:
     """What a question may exchange answers within."""
     if question.relation is not None:
         return question.relation
-    asking = next((word for word in words(question.question) if word in QUESTION_WORDS), "no question word")
+    asking = next(
+        (word for word in words(question.question) if word in QUESTION_WORDS),
+        "no question word",
+    )
     answer = words(true_answer(question))
     words_in_it = "one word" if len(answer) < 2 else "several words"
     return f"{asking}, {'number' if any(word[0].isdigit() for word in answer) else words_in_it}"
@@ -124,7 +147,9 @@ def kind_of(question: Question) -> str:
 
 def _has_clear_answer(question: Question) -> bool:
     answer = true_answer(question)
-    return not _shares_words(question.question, answer) and grade(answer, question.answers, question.question)
+    return not _shares_words(question.question, answer) and grade(
+        answer, question.answers, question.question
+    )
 
 
 def _shares_words(question: str, answer: str) -> bool:
@@ -137,7 +162,9 @@ def _pair_questions(
     """Pairs among questions of one kind, the most frequent answers first, so that more questions find a partner."""
     answers: dict[str, list[int]] = {}
     for index in sorted(members, key=lambda index: (-int(order[index]), index)):
-        answers.setdefault(normalise(true_answer(questions[index])), []).append(index)  # drawn from the end
+        answers.setdefault(normalise(true_answer(questions[index])), []).append(
+            index
+        )  # drawn from the end
     heap = [_entry(answer, rest, order) for answer, rest in answers.items()]
     heapq.heapify(heap)
     while heap:
@@ -147,7 +174,14 @@ def _pair_questions(
         while heap:
             passed.append(heapq.heappop(heap))
             others = answers[passed[-1][-1]]
-            partner = next((other for other in reversed(others) if _exchange(questions[index], questions[other])), None)
+            partner = next(
+                (
+                    other
+                    for other in reversed(others)
+                    if _exchange(questions[index], questions[other])
+                ),
+                None,
+            )
             if partner is not None:
                 others.remove(partner)
                 yield index, partner
@@ -166,7 +200,9 @@ def _exchange(first: Question, second: Question) -> bool:
     """Whether neither accepts an answer of the other, and no word stands in a question and an answer."""
     return all(
         not _shares_words(asked.question, true_answer(giver))
-        and not any(grade(answer, asked.answers, asked.question) for answer in giver.answers)
+        and not any(
+            grade(answer, asked.answers, asked.question) for answer in giver.answers
+        )
         for asked, giver in ((first, second), (second, first))
     )
 
@@ -212,13 +248,29 @@ def measure_set(
 
     relations = [item.question.relation for item in answers.items]
     ids = [item.item_id for item in answers.items]
-    items = EvidenceItems(answers.labels, answers.groups, relations, ids, inputs.setting.seed)
+    items = EvidenceItems(
+        answers.labels, answers.groups, relations, ids, inputs.setting.seed
+    )
     states = {CLEAN: answers.clean, BEFORE: answers.before, **answers.cut}
-    reduced = {name: principal_states(part[None], directions, inputs.device) for name, part in states.items()}
-    solver = EvidenceSolver(reduced[CLEAN], items, inputs.device, inputs.progress, f"{answers.name} answers")
+    reduced = {
+        name: principal_states(part[None], directions, inputs.device)
+        for name, part in states.items()
+    }
+    solver = EvidenceSolver(
+        reduced[CLEAN], items, inputs.device, inputs.progress, f"{answers.name} answers"
+    )
     areas = [
-        auc_samples(scores.astype(np.float32), answers.labels, first.astype(np.int64), answers.draws)
-        for scores, first in zip(solver.evidence.held_out(items.halves).numpy()[0], items.halves.first, strict=True)
+        auc_samples(
+            scores.astype(np.float32),
+            answers.labels,
+            first.astype(np.int64),
+            answers.draws,
+        )
+        for scores, first in zip(
+            solver.evidence.held_out(items.halves).numpy()[0],
+            items.halves.first,
+            strict=True,
+        )
     ]
     area = torch.stack(areas).mean(dim=0)
     if not items.are_enough:
@@ -227,11 +279,20 @@ def measure_set(
     shares: dict[str, tuple[float, float]] = {}
     for name in answers.cut:
         both = side_by_side(reduced[BEFORE], reduced[name], inputs.device)
-        needs = {CUT: solver.terms(reduced[name], name), BEFORE: before, BOTH: solver.terms(both, f"{name}, {BOTH}")}
+        needs = {
+            CUT: solver.terms(reduced[name], name),
+            BEFORE: before,
+            BOTH: solver.terms(both, f"{name}, {BOTH}"),
+        }
         parts = evidence_parts(needs)
-        chosen = parts if name == KNOCKOUT else {f"{NEEDS_QUESTION}, {name}": parts[NEEDS_QUESTION]}
+        chosen = (
+            parts
+            if name == KNOCKOUT
+            else {f"{NEEDS_QUESTION}, {name}": parts[NEEDS_QUESTION]}
+        )
         shares |= {
-            part: (float(share.value[0]), float(share.half_width(*items.levels)[0])) for part, share in chosen.items()
+            part: (float(share.value[0]), float(share.half_width(*items.levels)[0]))
+            for part, share in chosen.items()
         }
     return area, shares
 
@@ -246,7 +307,12 @@ def run(inputs: ExperimentInputs) -> Found:
     if len(items) < FEWEST_PAIRS * SIZE:
         few = f"only {len(items) // SIZE} pairs of questions can exchange their answers, {FEWEST_PAIRS} needed"
         return Found(missing=("; ".join([few, *missing]),))
-    states = run_supplied(inputs, items, "matched strings", (INTERVENTIONS[KNOCKOUT], INTERVENTIONS["random"]))
+    states = run_supplied(
+        inputs,
+        items,
+        "matched strings",
+        (INTERVENTIONS[KNOCKOUT], INTERVENTIONS["random"]),
+    )
     layer = inputs.most_frequent_reference
     groups = np.array([item.label.group for item in items], dtype=np.int64)
     weights = group_weights(groups, len(inputs.weights), inputs.rng("matched"))
@@ -275,35 +341,69 @@ def run(inputs: ExperimentInputs) -> Found:
     counted = Estimate(len(items) // SIZE, np.nan, np.nan, len(items), "counted")
     shares, idle = _shares(inputs, matched, free)
     baselines = _baselines(inputs, matched, states.log_probs)
-    return Found((Statistic("pairs", counted, MATCHED), *baselines, *shares), missing=(*missing, *idle))
+    return Found(
+        (Statistic("pairs", counted, MATCHED), *baselines, *shares),
+        missing=(*missing, *idle),
+    )
 
 
 def pair_items(inputs: ExperimentInputs, most: int) -> tuple[list[Item], list[str]]:
     """The items of at most that many pairs that the model can read, pair by pair, and what is left out."""
-    asked, seed = [item for item in inputs.items if item.tokens is not None], inputs.setting.seed
-    some = drawn(priorities(seed, "matched questions", [item.item_id for item in asked]), most * _TRIED)
+    asked, seed = (
+        [item for item in inputs.items if item.tokens is not None],
+        inputs.setting.seed,
+    )
+    some = drawn(
+        priorities(seed, "matched questions", [item.item_id for item in asked]),
+        most * _TRIED,
+    )
     # Answers and labels of the run do not matter here: the accepted answers do.
-    questions = [replace(asked[index].question, model_answer=None, truthful=None) for index in some]
-    spans = [asked[index].located.words or locate_question_words(asked[index].question) for index in some]
+    questions = [
+        replace(asked[index].question, model_answer=None, truthful=None)
+        for index in some
+    ]
+    spans = [
+        asked[index].located.words or locate_question_words(asked[index].question)
+        for index in some
+    ]
     pairs, missing = match_questions(questions, seed)
     if len(pairs) > most:
-        names = [f"{questions[first].item_id}\n{questions[second].item_id}" for first, second in pairs]
-        pairs = [pairs[member] for member in drawn(priorities(seed, "matched pairs", names), most)]
-    exact_words: list[QuestionSpans] = [spans[member] for pair in pairs for member in np.repeat(pair, 2)]
+        names = [
+            f"{questions[first].item_id}\n{questions[second].item_id}"
+            for first, second in pairs
+        ]
+        pairs = [
+            pairs[member]
+            for member in drawn(priorities(seed, "matched pairs", names), most)
+        ]
+    exact_words: list[QuestionSpans] = [
+        spans[member] for pair in pairs for member in np.repeat(pair, 2)
+    ]
     numbers = np.repeat(np.arange(len(pairs)), SIZE).tolist()
-    items = supplied_items(inputs.setting.writer(), matched_questions(questions, pairs), exact_words, numbers)
+    items = supplied_items(
+        inputs.setting.writer(),
+        matched_questions(questions, pairs),
+        exact_words,
+        numbers,
+    )
     whole = [items[first : first + SIZE] for first in range(0, len(items), SIZE)]
     fitting = [pair for pair in whole if all_fit(inputs, pair)]
     if len(fitting) < len(whole):
         too_long = len(whole) - len(fitting)
-        missing.append(f"{too_long} pairs are left out: with the other's answer they do not fit the model's context")
+        missing.append(
+            f"{too_long} pairs are left out: with the other's answer they do not fit the model's context"
+        )
     renumbered = [
-        replace(item, label=replace(item.label, group=group)) for group, pair in enumerate(fitting) for item in pair
+        replace(item, label=replace(item.label, group=group))
+        for group, pair in enumerate(fitting)
+        for item in pair
     ]
     return renumbered, missing
 
 
-def _baselines(inputs: ExperimentInputs, matched: AnswerSet, log_probs: Sequence[Sequence[float]]) -> list[Statistic]:
+def _baselines(
+    inputs: ExperimentInputs, matched: AnswerSet, log_probs: Sequence[Sequence[float]]
+) -> list[Statistic]:
     """What is at 0.5 by design, out of fold with pairs whole; the model's own confidence; and the run's own probe."""
     from anchorscope.evidence.scores import words_only
 
@@ -312,28 +412,53 @@ def _baselines(inputs: ExperimentInputs, matched: AnswerSet, log_probs: Sequence
     answers = [item.answer.text for item in matched.items]
     own, own_folds = _run_probe(inputs, matched)
     return [
-        Statistic(name, estimate_of(samples, len(labels)), MATCHED, truth="all", probe_layer=layer)
+        Statistic(
+            name,
+            estimate_of(samples, len(labels)),
+            MATCHED,
+            truth="all",
+            probe_layer=layer,
+        )
         for name, scores, strata, layer in (
             ("auc_words", words_only(questions, answers, labels, folds), folds, None),
-            ("auc_confidence_mean", np.array([np.mean(tokens) for tokens in log_probs]), np.zeros_like(folds), None),
+            (
+                "auc_confidence_mean",
+                np.array([np.mean(tokens) for tokens in log_probs]),
+                np.zeros_like(folds),
+                None,
+            ),
             ("auc_free_probe", own, own_folds, inputs.most_frequent_reference),
         )
-        for samples in [auc_samples(scores.astype(np.float32), labels, strata, matched.draws)]
+        for samples in [
+            auc_samples(scores.astype(np.float32), labels, strata, matched.draws)
+        ]
     ]
 
 
 def _run_probe(inputs: ExperimentInputs, matched: AnswerSet) -> tuple[Floats, Indices]:
     """Log-odds by the run's own probe, trained on the model's answers, of the fold that never saw the question."""
     layer, full = inputs.most_frequent_reference, inputs.measured.probe("full")
-    fold_of = {item.label.group: int(fold) for item, fold in zip(inputs.used_items, inputs.splits.folds, strict=True)}
+    fold_of = {
+        item.label.group: int(fold)
+        for item, fold in zip(inputs.used_items, inputs.splits.folds, strict=True)
+    }
     group_of = {item.item_id: item.label.group for item in inputs.items}
     asked = [group_of[item.item_id.rpartition(":")[0]] for item in matched.items]
-    folds = np.array([fold_of.get(group, 0) for group in asked], dtype=np.int64)  # no probe knows the others
-    weight, bias = (part[full, :, layer].float() for part in (inputs.probes.weight, inputs.probes.bias))
-    return (matched.clean.float() @ weight.T + bias).numpy()[np.arange(len(folds)), folds], folds
+    folds = np.array(
+        [fold_of.get(group, 0) for group in asked], dtype=np.int64
+    )  # no probe knows the others
+    weight, bias = (
+        part[full, :, layer].float()
+        for part in (inputs.probes.weight, inputs.probes.bias)
+    )
+    return (matched.clean.float() @ weight.T + bias).numpy()[
+        np.arange(len(folds)), folds
+    ], folds
 
 
-def _shares(inputs: ExperimentInputs, matched: AnswerSet, free: AnswerSet) -> tuple[list[Statistic], list[str]]:
+def _shares(
+    inputs: ExperimentInputs, matched: AnswerSet, free: AnswerSet
+) -> tuple[list[Statistic], list[str]]:
     """AUC and parts of the matched answers and of the model's own, with the same number of directions."""
     from anchorscope.evidence.draws import resampling
     from anchorscope.evidence_parts.half_splits import SPLITS
@@ -341,15 +466,28 @@ def _shares(inputs: ExperimentInputs, matched: AnswerSet, free: AnswerSet) -> tu
     from anchorscope.evidence_parts.principal import default_directions
 
     layer, sets = inputs.most_frequent_reference, (matched, free)
-    directions = min(default_directions(len(answers.labels), answers.clean.shape[-1]) for answers in sets)
+    directions = min(
+        default_directions(len(answers.labels), answers.clean.shape[-1])
+        for answers in sets
+    )
     rows, missing = [], []
     with resampling(matched.draws.device):
         for answers in sets:
             n = len(answers.labels)
             area, shares = measure_set(answers, directions, inputs)
-            estimates = {"auc": estimate_of(area, n, f"{SPLITS} half splits, bootstrap over groups")}
+            estimates = {
+                "auc": estimate_of(
+                    area, n, f"{SPLITS} half splits, bootstrap over groups"
+                )
+            }
             estimates |= {
-                part: Estimate(value, value - width, value + width, n, f"{SPLITS} half splits, influence over groups")
+                part: Estimate(
+                    value,
+                    value - width,
+                    value + width,
+                    n,
+                    f"{SPLITS} half splits, influence over groups",
+                )
                 for part, (value, width) in shares.items()
             }
             rows += [
@@ -357,13 +495,19 @@ def _shares(inputs: ExperimentInputs, matched: AnswerSet, free: AnswerSet) -> tu
                 for name, number in estimates.items()
             ]
             if not shares:
-                needed = f"{FEWEST_ANSWERS} answers and {FEWEST_GROUPS} groups are needed"
-                missing.append(f"parts of the evidence of {answers.name} answers: {n} answers; {needed}")
+                needed = (
+                    f"{FEWEST_ANSWERS} answers and {FEWEST_GROUPS} groups are needed"
+                )
+                missing.append(
+                    f"parts of the evidence of {answers.name} answers: {n} answers; {needed}"
+                )
     return rows, missing
 
 
 EXPERIMENT = Experiment(
-    "matched", "questions exchange their accepted answers: AUC and parts of the evidence where words cannot tell", run
+    "matched",
+    "questions exchange their accepted answers: AUC and parts of the evidence where words cannot tell",
+    run,
 )
 
 SETS = {MATCHED: "exchanged answers", FREE: "the model's own answers"}
@@ -387,11 +531,16 @@ SHARES = {
 
 
 def _knows(rows: pl.DataFrame) -> section.Said | None:
-    area, share = (find(rows, variant=MATCHED, quantity=quantity) for quantity in ("auc", "together"))
+    area, share = (
+        find(rows, variant=MATCHED, quantity=quantity)
+        for quantity in ("auc", "together")
+    )
     answer = section.number(area, above(area, section.HALF), estimate, "AUC")
     if answer is None or share is None:
         return answer
-    return section.Said(answer.verdict, f"{answer.numbers}; {estimate(share)} of it needs both together")
+    return section.Said(
+        answer.verdict, f"{answer.numbers}; {estimate(share)} of it needs both together"
+    )
 
 
 SECTION = section.SectionSpec(
@@ -413,7 +562,10 @@ SECTION = section.SectionSpec(
             tuple(
                 column
                 for name, words in SETS.items()
-                for column in (section.value(words, estimate, variant=name), section.items(variant=name))
+                for column in (
+                    section.value(words, estimate, variant=name),
+                    section.items(variant=name),
+                )
             ),
             lambda rows: select(rows, quantity=(*AREAS, *SHARES)),
         ),

@@ -17,7 +17,12 @@ import polars as pl
 
 from anchorscope.engine.sequences import Patch, Variant
 from anchorscope.experiments import section
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, Statistic
+from anchorscope.experiments.experiment import (
+    Experiment,
+    ExperimentInputs,
+    Found,
+    Statistic,
+)
 from anchorscope.experiments.partial_cuts import Scored, run_variants
 from anchorscope.experiments.statistics import FEW, Floats, estimate_of, family_rows
 from anchorscope.report.findings import find, row_estimate, select, statistics
@@ -41,16 +46,28 @@ Pair = tuple[int, int]
 """A true and a false item, by their indices among the used ones."""
 
 
-def alike(inputs: ExperimentInputs, items: Sequence[int]) -> dict[tuple[str, int], list[int]]:
+def alike(
+    inputs: ExperimentInputs, items: Sequence[int]
+) -> dict[tuple[str, int], list[int]]:
     """Items by relation and number of exact tokens, each kind in random order; none without a relation."""
     kinds: dict[tuple[str, int], list[int]] = {}
     for index in items:
         item = inputs.used_items[index]
         if item.question.relation is not None:
-            kinds.setdefault((item.question.relation, len(item.located.question_tokens)), []).append(index)
+            kinds.setdefault(
+                (item.question.relation, len(item.located.question_tokens)), []
+            ).append(index)
     for (relation, number), members in kinds.items():
-        order = stream(inputs.setting.seed, "mediation pairs", inputs.dataset, relation, str(number))
-        kinds[relation, number] = [members[int(rank)] for rank in order.permutation(len(members))]
+        order = stream(
+            inputs.setting.seed,
+            "mediation pairs",
+            inputs.dataset,
+            relation,
+            str(number),
+        )
+        kinds[relation, number] = [
+            members[int(rank)] for rank in order.permutation(len(members))
+        ]
     return kinds
 
 
@@ -68,12 +85,16 @@ def draw_pairs(inputs: ExperimentInputs) -> list[Pair]:
     return sorted(pairs)
 
 
-def plan_patches(inputs: ExperimentInputs, pairs: Sequence[Pair]) -> dict[str, dict[int, Patch]]:
+def plan_patches(
+    inputs: ExperimentInputs, pairs: Sequence[Pair]
+) -> dict[str, dict[int, Patch]]:
     """Every member's patch from each kind of donor; a member without such a donor has none."""
     by_kind = alike(inputs, range(inputs.n))
     kinds = {item: kind for kind, members in by_kind.items() for item in members}
     patches: dict[str, dict[int, Patch]] = {OPPOSITE: {}, SAME: {}, OTHER: {}}
-    for item, partner in (members for true, false in pairs for members in ((true, false), (false, true))):
+    for item, partner in (
+        members for true, false in pairs for members in ((true, false), (false, true))
+    ):
         patches[OPPOSITE][item] = _exact(inputs, item, partner)
         same = _same_truth(inputs, item, by_kind[kinds[item]])
         if same is not None:
@@ -85,16 +106,27 @@ def plan_patches(inputs: ExperimentInputs, pairs: Sequence[Pair]) -> dict[str, d
 
 
 def _exact(inputs: ExperimentInputs, item: int, donor: int) -> Patch:
-    own, theirs = (inputs.used_items[index].located.question_tokens for index in (item, donor))
+    own, theirs = (
+        inputs.used_items[index].located.question_tokens for index in (item, donor)
+    )
     return Patch(own, donor, theirs)
 
 
-def _same_truth(inputs: ExperimentInputs, item: int, members: Sequence[int]) -> int | None:
+def _same_truth(
+    inputs: ExperimentInputs, item: int, members: Sequence[int]
+) -> int | None:
     """An item that is alike and as true, of another group: the next in the drawn order."""
     labels, groups = inputs.measured.labels, inputs.measured.groups
     index = members.index(item)
     others = [*members[index + 1 :], *members[:index]]
-    return next((other for other in others if labels[other] == labels[item] and groups[other] != groups[item]), None)
+    return next(
+        (
+            other
+            for other in others
+            if labels[other] == labels[item] and groups[other] != groups[item]
+        ),
+        None,
+    )
 
 
 def _other_tokens(inputs: ExperimentInputs, item: int, donor: int) -> Patch | None:
@@ -108,7 +140,9 @@ def _other_tokens(inputs: ExperimentInputs, item: int, donor: int) -> Patch | No
         if len(candidates) < wanted:
             return None
         rng = stream(inputs.setting.seed, "mediation other tokens", member.item_id)
-        chosen.append(tuple(np.sort(rng.choice(candidates, size=wanted, replace=False)).tolist()))
+        chosen.append(
+            tuple(np.sort(rng.choice(candidates, size=wanted, replace=False)).tolist())
+        )
     return Patch(chosen[0], donor, chosen[1])
 
 
@@ -123,20 +157,42 @@ def run(inputs: ExperimentInputs) -> Found:
             )
         )
     patches = plan_patches(inputs, pairs)
-    few = {kind: len(planned) for kind, planned in patches.items() if len(planned) < 2 * FEW}
-    missing = [f"{kind}: {n} items have such a donor, {2 * FEW} needed" for kind, n in few.items()]
+    few = {
+        kind: len(planned)
+        for kind, planned in patches.items()
+        if len(planned) < 2 * FEW
+    }
+    missing = [
+        f"{kind}: {n} items have such a donor, {2 * FEW} needed"
+        for kind, n in few.items()
+    ]
     top = int(inputs.reference[inputs.some_items()].max())
-    wanted = [(kind, layer) for kind in patches if kind not in few for layer in range(top + 1)]
-    variants = [Variant(layers=range(layer, layer + 1), patches=patches[kind]) for kind, layer in wanted]
-    result = analyse(inputs, pairs, dict(zip(wanted, run_variants(inputs, variants, "mediation"), strict=True)))
+    wanted = [
+        (kind, layer) for kind in patches if kind not in few for layer in range(top + 1)
+    ]
+    variants = [
+        Variant(layers=range(layer, layer + 1), patches=patches[kind])
+        for kind, layer in wanted
+    ]
+    result = analyse(
+        inputs,
+        pairs,
+        dict(zip(wanted, run_variants(inputs, variants, "mediation"), strict=True)),
+    )
     return Found(result.statistics, missing=(*missing, *result.missing))
 
 
-def analyse(inputs: ExperimentInputs, pairs: Sequence[Pair], ran: Mapping[tuple[str, int], Scored]) -> Found:
+def analyse(
+    inputs: ExperimentInputs,
+    pairs: Sequence[Pair],
+    ran: Mapping[tuple[str, int], Scored],
+) -> Found:
     """Shares of the pairs' difference, per direction, kind of donor and layer."""
     from anchorscope.evidence.draws import Draws, resampling
 
-    clean = Scored(np.arange(inputs.n), inputs.measured.before[inputs.measured.probe("full")])
+    clean = Scored(
+        np.arange(inputs.n), inputs.measured.before[inputs.measured.probe("full")]
+    )
     before = _at_reference(inputs, clean)
     true, false = np.array(pairs).T
     gaps = before[true] - before[false]
@@ -144,7 +200,10 @@ def analyse(inputs: ExperimentInputs, pairs: Sequence[Pair], ran: Mapping[tuple[
     with resampling(draws.device):
         gap = estimate_of(_ratio(draws, gaps, np.ones_like(gaps)), len(pairs), _METHOD)
         rows, missing = [Statistic("gap_log_odds", gap, truth="all")], []
-        for quantity, targets, sign in ((NECESSITY, true, -1.0), (SUFFICIENCY, false, 1.0)):
+        for quantity, targets, sign in (
+            (NECESSITY, true, -1.0),
+            (SUFFICIENCY, false, 1.0),
+        ):
             if gap.ci_low <= 0:
                 missing.append(
                     f"{quantity}: the members of a pair differ by {gap.value:.2f} [{gap.ci_low:.2f}, "
@@ -155,8 +214,12 @@ def analyse(inputs: ExperimentInputs, pairs: Sequence[Pair], ran: Mapping[tuple[
             for (kind, layer), scored in ran.items():
                 after = np.full(inputs.n, np.nan)
                 after[scored.items] = _at_reference(inputs, scored)
-                seen = inputs.reference[targets] >= layer  # a probe below the patch cannot see it
-                moved[kind, layer] = np.where(seen, sign * (after - before)[targets], np.nan)
+                seen = (
+                    inputs.reference[targets] >= layer
+                )  # a probe below the patch cannot see it
+                moved[kind, layer] = np.where(
+                    seen, sign * (after - before)[targets], np.nan
+                )
             rows += _shares(quantity, moved, gaps, draws)
     return Found(tuple(rows), missing=tuple(missing))
 
@@ -171,11 +234,15 @@ def _ratio(draws: Draws, part: Floats, whole: Floats) -> Tensor:
     from anchorscope.evidence.draws import ratio
 
     there = np.isfinite(part)
-    sums = draws.sums(np.stack([np.where(there, part, 0.0), np.where(there, whole, 0.0)], axis=1))
+    sums = draws.sums(
+        np.stack([np.where(there, part, 0.0), np.where(there, whole, 0.0)], axis=1)
+    )
     return ratio(sums[0], sums[1])
 
 
-def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats, draws: Draws) -> list[Statistic]:
+def _shares(
+    quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats, draws: Draws
+) -> list[Statistic]:
     """Shares by kind of donor and layer, and how far the partner's exceed those of a donor as true as the target.
 
     That difference is over the pairs that have both; q-values are over the layers of a kind.
@@ -185,9 +252,15 @@ def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats
         return {layer: part for (name, layer), part in moved.items() if name == kind}
 
     control = in_layers(SAME)
-    beyond = {layer: part - control[layer] for layer, part in in_layers(OPPOSITE).items() if layer in control}
+    beyond = {
+        layer: part - control[layer]
+        for layer, part in in_layers(OPPOSITE).items()
+        if layer in control
+    }
 
-    def family(name: str, parts: Mapping[int, Floats], **columns: str) -> list[Statistic]:
+    def family(
+        name: str, parts: Mapping[int, Floats], **columns: str
+    ) -> list[Statistic]:
         tests = [
             (_ratio(draws, part, gaps), n, {"layer": layer, **columns})
             for layer, part in parts.items()
@@ -195,14 +268,30 @@ def _shares(quantity: str, moved: Mapping[tuple[str, int], Floats], gaps: Floats
         ]
         return family_rows(name, tests, f"{_METHOD}, ratio of sums")
 
-    shares = [row for kind in KINDS for row in family(quantity, in_layers(kind), variant=kind)]
-    return [*shares, *family(f"{quantity}_difference", beyond, variant=OPPOSITE, against=SAME)]
+    shares = [
+        row for kind in KINDS for row in family(quantity, in_layers(kind), variant=kind)
+    ]
+    return [
+        *shares,
+        *family(f"{quantity}_difference", beyond, variant=OPPOSITE, against=SAME),
+    ]
 
 
-EXPERIMENT = Experiment("mediation", "states of the key words exchanged between true and false items, per layer", run)
+EXPERIMENT = Experiment(
+    "mediation",
+    "states of the key words exchanged between true and false items, per layer",
+    run,
+)
 
-DIRECTIONS = {NECESSITY: "true answers get false ones' states: lost", SUFFICIENCY: "the other way round: gained"}
-KINDS = {OPPOSITE: "partner of opposite truth", SAME: "donor of the same truth", OTHER: "the partner's other tokens"}
+DIRECTIONS = {
+    NECESSITY: "true answers get false ones' states: lost",
+    SUFFICIENCY: "the other way round: gained",
+}
+KINDS = {
+    OPPOSITE: "partner of opposite truth",
+    SAME: "donor of the same truth",
+    OTHER: "the partner's other tokens",
+}
 _DASHES: dict[str, Any] = {OPPOSITE: "-", SAME: (0, (4.0, 1.8)), OTHER: (0, (1.0, 1.5))}
 
 
@@ -211,9 +300,19 @@ def _style(kind: str, colours: DatasetStyle) -> dict[str, object]:
     return {"color": colour, "linestyle": _DASHES[kind], "linewidth": 1.6}
 
 
-_SERIES = [Series({"variant": kind}, partial(_style, kind), words) for kind, words in KINDS.items()]
+_SERIES = [
+    Series({"variant": kind}, partial(_style, kind), words)
+    for kind, words in KINDS.items()
+]
 _PANELS = [
-    Lines(_SERIES, "share of the difference", words, 4.3, {"quantity": quantity}, empty="too few pairs")
+    Lines(
+        _SERIES,
+        "share of the difference",
+        words,
+        4.3,
+        {"quantity": quantity},
+        empty="too few pairs",
+    )
     for quantity, words in DIRECTIONS.items()
 ]
 
@@ -224,20 +323,33 @@ def _at_largest(column: int, rows: pl.DataFrame) -> str:
     if not largest.height:
         return NOTHING
     row = largest.row(-1, named=True)
-    controls = ({"variant": SAME, "aspect": ""}, {"variant": OTHER, "aspect": ""}, {"aspect": "difference"})
-    beside = (shown(find(rows, layer=row["layer"], **where), estimate) for where in controls)
-    return (str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside)[column]
+    controls = (
+        {"variant": SAME, "aspect": ""},
+        {"variant": OTHER, "aspect": ""},
+        {"aspect": "difference"},
+    )
+    beside = (
+        shown(find(rows, layer=row["layer"], **where), estimate) for where in controls
+    )
+    return (str(row["layer"]), estimate(row_estimate(row)), count(row["n"]), *beside)[
+        column
+    ]
 
 
 def _beyond_control(rows: pl.DataFrame) -> list[int]:
     """Layers at which a partner of opposite truth does more than a donor of the same, with 95 % confidence."""
     gaps = select(rows, aspect="difference")
-    return gaps.filter((pl.col("q_value") < DISCOVERY_RATE) & (pl.col("ci_low") > 0))["layer"].to_list()
+    return gaps.filter((pl.col("q_value") < DISCOVERY_RATE) & (pl.col("ci_low") > 0))[
+        "layer"
+    ].to_list()
 
 
 def _carries(rows: pl.DataFrame) -> section.Said | None:
     mine = select(rows, measure=NECESSITY)
-    gaps, proved = select(mine, aspect="difference").sort("value"), _beyond_control(mine)
+    gaps, proved = (
+        select(mine, aspect="difference").sort("value"),
+        _beyond_control(mine),
+    )
     if not gaps.height:
         return None
     best = gaps.row(-1, named=True)
@@ -268,7 +380,9 @@ SECTION = section.SectionSpec(
             "States are replaced at the entry of one layer; the probe reads at l*.",
             "Share of the difference in log-odds at l* between the members of a pair; bands: 95 % intervals. Grey: "
             "controls. A layer counts the pairs whose l* is not below it.",
-            lambda findings: statistics(findings, "mediation", *DIRECTIONS).select(section.FIGURE_COLUMNS),
+            lambda findings: statistics(findings, "mediation", *DIRECTIONS).select(
+                section.FIGURE_COLUMNS
+            ),
             lambda _: _PANELS,
             height=2.3,
             gap=0.6,
@@ -281,7 +395,9 @@ SECTION = section.SectionSpec(
             (section.Key("measure", "", {name: name for name in DIRECTIONS}),),
             tuple(
                 (head, partial(_at_largest, column))
-                for column, head in enumerate(("layer", "share", "pairs", SAME, OTHER, f"minus {SAME}"))
+                for column, head in enumerate(
+                    ("layer", "share", "pairs", SAME, OTHER, f"minus {SAME}")
+                )
             ),
             lambda rows: select(rows, measure=tuple(DIRECTIONS)),
         ),

@@ -17,7 +17,15 @@ import numpy as np
 from anchorscope.engine.sequences import Cut, Variant
 from anchorscope.evidence.measured import GROUPS, delta_p
 from anchorscope.experiments.experiment import ExperimentInputs, ItemValues, Statistic
-from anchorscope.experiments.statistics import FEW, RULE, Bools, Floats, Indices, family_rows, too_few
+from anchorscope.experiments.statistics import (
+    FEW,
+    RULE,
+    Bools,
+    Floats,
+    Indices,
+    family_rows,
+    too_few,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -49,26 +57,38 @@ class Scored:
         return delta_p(before, after, labels)
 
 
-def run_variants(inputs: ExperimentInputs, variants: Sequence[Variant], title: str) -> list[Scored]:
+def run_variants(
+    inputs: ExperimentInputs, variants: Sequence[Variant], title: str
+) -> list[Scored]:
     """Runs variants of the used items, a few in each pass, and gives the log-odds of each."""
     from anchorscope.execute.run_passes import run_states
 
     sequences = [item.sequence(inputs.setting.positions) for item in inputs.used_items]
-    probes = inputs.scoring.probes(only=(*inputs.headline, inputs.measured.probe("full")))
+    probes = inputs.scoring.probes(
+        only=(*inputs.headline, inputs.measured.probe("full"))
+    )
     n_passes = math.ceil(len(variants) / MOST_AT_ONCE)
     scored: dict[int, Scored] = {}
     for number in range(n_passes):
-        some = range(number, len(variants), n_passes)  # each pass has early and late layers, which cost more and less
+        some = range(
+            number, len(variants), n_passes
+        )  # each pass has early and late layers, which cost more and less
         name = title if n_passes == 1 else f"{title} {number + 1} of {n_passes}"
-        work = inputs.planner.states(name, sequences, inputs.prefix, [variants[index] for index in some])
-        parts = run_states(inputs.executor, replace(work, probes=probes), inputs.progress).variants
+        work = inputs.planner.states(
+            name, sequences, inputs.prefix, [variants[index] for index in some]
+        )
+        parts = run_states(
+            inputs.executor, replace(work, probes=probes), inputs.progress
+        ).variants
         for index, part in zip(some, parts, strict=True):
             assert part.logits is not None, "a pass with probes gives log-odds"
             scored[index] = Scored(part.items, part.logits[:, 0, 0, 0].T)
     return [scored[index] for index in range(len(variants))]
 
 
-def visible_cuts(inputs: ExperimentInputs, cuts: Mapping[int, Cut], layers: range) -> dict[int, Cut]:
+def visible_cuts(
+    inputs: ExperimentInputs, cuts: Mapping[int, Cut], layers: range
+) -> dict[int, Cut]:
     """The cuts, by used item, that take edges in these layers; none where a sliding window hides all keys.
 
     The engine refuses a cut that removes nothing, from an item or in a layer.
@@ -78,7 +98,9 @@ def visible_cuts(inputs: ExperimentInputs, cuts: Mapping[int, Cut], layers: rang
         visible = {
             item
             for item, cut in cuts.items()
-            if cut.takes_edges(inputs.used_items[item].sequence(inputs.setting.positions), window)
+            if cut.takes_edges(
+                inputs.used_items[item].sequence(inputs.setting.positions), window
+            )
         }
         if not visible:
             return {}
@@ -106,11 +128,20 @@ def run_partial_cuts(
     from anchorscope.interventions.cuts import KNOCKOUT
 
     rng = inputs.rng(title)
-    cuts = {int(item): KNOCKOUT.cut(inputs.used_items[item], inputs.setting.edges, rng) for item in inputs.some_items()}
+    cuts = {
+        int(item): KNOCKOUT.cut(inputs.used_items[item], inputs.setting.edges, rng)
+        for item in inputs.some_items()
+    }
     visible = {part: visible_cuts(inputs, cuts, part.layers) for part in partial}
     planned = [part for part, item_cuts in visible.items() if item_cuts]
     variants = [
-        Variant({item: replace(cut, heads=part.heads) for item, cut in visible[part].items()}, part.layers)
+        Variant(
+            {
+                item: replace(cut, heads=part.heads)
+                for item, cut in visible[part].items()
+            },
+            part.layers,
+        )
         for part in planned
     ]
     ran = run_variants(inputs, variants, title)
@@ -121,7 +152,10 @@ def run_partial_cuts(
     )
     why = "a sliding window already hides the question from all later tokens that the cut is about; choose --edges all"
     missing = [f"{hidden}: {why}"] if hidden else []
-    return [CutEffects(inputs, part, scored) for part, scored in zip(planned, ran, strict=True)], missing
+    return [
+        CutEffects(inputs, part, scored)
+        for part, scored in zip(planned, ran, strict=True)
+    ], missing
 
 
 @dataclass(frozen=True)
@@ -142,7 +176,9 @@ class CutEffects:
 
     def reached(self, group: str) -> Bools:
         """Those whose reference layer can see the cut, [item]."""
-        return self.members(group) & (self.inputs.reference[self.items] >= self.cut.first)
+        return self.members(group) & (
+            self.inputs.reference[self.items] >= self.cut.first
+        )
 
     @cached_property
     def reference_sums(self) -> dict[str, tuple[Tensor, Tensor]]:
@@ -156,9 +192,14 @@ class CutEffects:
         sums = self._sums(np.flatnonzero(self.inputs.reference[self.items] >= first))
         layers = torch.from_numpy(measured.reference[measured.probe("full")] - first)
         folds = torch.arange(len(layers))[layers >= 0]
-        at_reference = sums.delta_p[:, layers[folds], folds].sum(dim=1, dtype=torch.float64)
+        at_reference = sums.delta_p[:, layers[folds], folds].sum(
+            dim=1, dtype=torch.float64
+        )
         return {
-            group: (of_group(at_reference.unbind(), group, "all"), of_group(sums.number.unbind(), group, "all"))
+            group: (
+                of_group(at_reference.unbind(), group, "all"),
+                of_group(sums.number.unbind(), group, "all"),
+            )
             for group in GROUPS
         }
 
@@ -181,7 +222,9 @@ class CutEffects:
         return cell_sums(replace(self.inputs.corrected, measured=only_this), _THIS)
 
 
-def summed_over(inputs: ExperimentInputs, effects: Sequence[CutEffects], variant: str) -> ItemValues:
+def summed_over(
+    inputs: ExperimentInputs, effects: Sequence[CutEffects], variant: str
+) -> ItemValues:
     """The sum of several cuts in every item, at its reference layer and without correction.
 
     A cut above an item's reference layer adds nothing; an item below all of them has no value.
@@ -196,7 +239,9 @@ def summed_over(inputs: ExperimentInputs, effects: Sequence[CutEffects], variant
     return ItemValues("delta_p_reference_sum", items[seen], total[seen], variant)
 
 
-def reference_statistics(family: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]:
+def reference_statistics(
+    family: Sequence[CutEffects],
+) -> tuple[list[Statistic], list[str]]:
     """Mean ΔP of each group at the items' own reference layers; false discoveries are controlled over the family."""
     rows, missing = [], []
     for group in GROUPS if family else ():
@@ -207,14 +252,23 @@ def reference_statistics(family: Sequence[CutEffects]) -> tuple[list[Statistic],
                 (
                     effect.reference(group),
                     n,
-                    {"variant": effect.cut.variant, "assignment": RULE, "group": group, "layer": effect.cut.first},
+                    {
+                        "variant": effect.cut.variant,
+                        "assignment": RULE,
+                        "group": group,
+                        "layer": effect.cut.first,
+                    },
                 )
                 for effect, n in zip(family, reached, strict=True)
                 if n >= FEW
             ],
         )
         most = max(int(effect.members(group).sum()) for effect in family)
-        few = [effect.cut.first for effect, n in zip(family, reached, strict=True) if 0 < n < FEW]
+        few = [
+            effect.cut.first
+            for effect, n in zip(family, reached, strict=True)
+            if 0 < n < FEW
+        ]
         if most < FEW:
             missing.append(too_few(most, group))
         elif few:

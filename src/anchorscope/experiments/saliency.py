@@ -16,7 +16,12 @@ import polars as pl
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
 from anchorscope.experiments import section
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues
+from anchorscope.experiments.experiment import (
+    Experiment,
+    ExperimentInputs,
+    Found,
+    ItemValues,
+)
 from anchorscope.experiments.statistics import FEW, Floats, Indices, pathway_aucs
 from anchorscope.report.findings import Findings, find, select
 from anchorscope.report.palette import INK
@@ -45,7 +50,10 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
     full = inputs.measured.probe("full")
     work = plan_saliency(
         inputs.planner,
-        sequences=[item.sequence(inputs.setting.positions[position : position + 1]) for item in some],
+        sequences=[
+            item.sequence(inputs.setting.positions[position : position + 1])
+            for item in some
+        ],
         prefix=inputs.prefix,
         keys={_QUESTION: tuple(item.located.question_tokens for item in some)},
         site=SITES[site],
@@ -54,18 +62,33 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
         bias=inputs.probes.bias[full, folds, reference],
     )
     ran = run_saliency(inputs.executor, work, inputs.progress)
-    question, everything = (ran.of(name).sum(axis=(1, 2), dtype=np.float64) for name in (_QUESTION, ALL))
+    question, everything = (
+        ran.of(name).sum(axis=(1, 2), dtype=np.float64) for name in (_QUESTION, ALL)
+    )
     flow, share = np.full((2, inputs.n), np.nan)
     flow[items] = question
-    np.divide(question, everything, out=(part := np.full(len(items), np.nan)), where=everything > 0)
+    np.divide(
+        question,
+        everything,
+        out=(part := np.full(len(items), np.nan)),
+        where=everything > 0,
+    )
     share[items] = part
     return flow, share
 
 
 def wrong_probability(inputs: ExperimentInputs) -> Floats:
     full = inputs.measured.probe("full")
-    clean = at_reference(inputs.measured.before[full], inputs.measured.reference[full], inputs.measured.folds)
-    return np.exp(-np.logaddexp(0.0, np.where(inputs.measured.labels, clean, -clean).astype(float)))
+    clean = at_reference(
+        inputs.measured.before[full],
+        inputs.measured.reference[full],
+        inputs.measured.folds,
+    )
+    return np.exp(
+        -np.logaddexp(
+            0.0, np.where(inputs.measured.labels, clean, -clean).astype(float)
+        )
+    )
 
 
 def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
@@ -75,11 +98,18 @@ def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
         *(pathway_aucs(inputs, "auc", name, values) for name, values in sums.items()),
         pathway_aucs(inputs, "auc_share", LOG_ODDS, share),
     ]
-    values = [("question_to_answer", name, each) for name, each in sums.items()] + [("share", LOG_ODDS, share)]
+    values = [("question_to_answer", name, each) for name, each in sums.items()] + [
+        ("share", LOG_ODDS, share)
+    ]
     return Found(
         tuple(row for rows, _ in parts for row in rows),
         tuple(
-            ItemValues(quantity, np.flatnonzero(np.isfinite(each)), each[np.isfinite(each)], name)
+            ItemValues(
+                quantity,
+                np.flatnonzero(np.isfinite(each)),
+                each[np.isfinite(each)],
+                name,
+            )
             for quantity, name, each in values
         ),
         tuple(dict.fromkeys(reason for _, reasons in parts for reason in reasons)),
@@ -87,7 +117,9 @@ def analyse(inputs: ExperimentInputs, flow: Floats, share: Floats) -> Found:
 
 
 EXPERIMENT = Experiment(
-    "saliency", "how much the probe's verdict depends on the answer's attention to the question (gradients)", run
+    "saliency",
+    "how much the probe's verdict depends on the answer's attention to the question (gradients)",
+    run,
 )
 
 LOSSES = {LOSS: "probe's loss", LOG_ODDS: "probe's log-odds"}
@@ -106,10 +138,18 @@ _DRAWN = {
 def _items(findings: Findings) -> pl.DataFrame:
     """log10 S of every item that has a pathway."""
     rows = select(
-        findings.experiment_items, experiment="saliency", quantity="question_to_answer", dataset=findings.datasets
+        findings.experiment_items,
+        experiment="saliency",
+        quantity="question_to_answer",
+        dataset=findings.datasets,
     )
-    rows = rows.filter(pl.col("value").is_finite() & (pl.col("value") > 0)).with_columns(log=pl.col("value").log10())
-    rows = rows.join(findings.items.select("dataset", "item_id", "pathway_corrected"), on=["dataset", "item_id"])
+    rows = rows.filter(
+        pl.col("value").is_finite() & (pl.col("value") > 0)
+    ).with_columns(log=pl.col("value").log10())
+    rows = rows.join(
+        findings.items.select("dataset", "item_id", "pathway_corrected"),
+        on=["dataset", "item_id"],
+    )
     return select(rows, pathway_corrected=GROUPS)
 
 
@@ -118,20 +158,33 @@ def _figure_rows(findings: Findings) -> pl.DataFrame:
     from scipy.stats import gaussian_kde  # only here: it takes a second
 
     frames = [pl.DataFrame(schema=_DRAWN)]
-    for (dataset, variant), rows in _items(findings).group_by("dataset", "variant", maintain_order=True):
+    for (dataset, variant), rows in _items(findings).group_by(
+        "dataset", "variant", maintain_order=True
+    ):
         logs = rows["log"].to_numpy()
-        margin = 4 * np.std(logs) * len(logs) ** -0.2 or 1.0  # where a Gaussian of about that width is nearly 0
+        margin = (
+            4 * np.std(logs) * len(logs) ** -0.2 or 1.0
+        )  # where a Gaussian of about that width is nearly 0
         grid = np.linspace(logs.min() - margin, logs.max() + margin, 256)
         for part in _STYLES:
-            values = (select(rows, pathway_corrected=part) if part in GROUPS else rows)["log"].to_numpy()
+            values = (select(rows, pathway_corrected=part) if part in GROUPS else rows)[
+                "log"
+            ].to_numpy()
             if len(values) >= FEW and np.ptp(values) > 0:
-                heights = gaussian_kde(values, "silverman")(grid) * len(values) / rows.height
+                heights = (
+                    gaussian_kde(values, "silverman")(grid) * len(values) / rows.height
+                )
                 columns = (dataset, variant, part, len(values), grid, heights)
-                frames.append(pl.DataFrame(dict(zip(_DRAWN, columns, strict=True)), schema=_DRAWN))
+                frames.append(
+                    pl.DataFrame(dict(zip(_DRAWN, columns, strict=True)), schema=_DRAWN)
+                )
     return pl.concat(frames)
 
 
-_SERIES = [Series({"part": part}, style, part, "area" if part in GROUPS else "none") for part, style in _STYLES.items()]
+_SERIES = [
+    Series({"part": part}, style, part, "area" if part in GROUPS else "none")
+    for part, style in _STYLES.items()
+]
 _PANELS = [
     Lines(
         _SERIES,
@@ -152,7 +205,9 @@ _PANELS = [
 
 def _finds_pathway(rows: pl.DataFrame) -> section.Said | None:
     area = find(rows, quantity="auc_within_truth", variant=LOG_ODDS)
-    return section.number(area, above(area, section.HALF), section.three_digits, "AUC within truth")
+    return section.number(
+        area, above(area, section.HALF), section.three_digits, "AUC within truth"
+    )
 
 
 SECTION = section.SectionSpec(
@@ -191,9 +246,17 @@ SECTION = section.SectionSpec(
             (section.Key("variant", "of", LOSSES),),
             (
                 section.value("AUC", section.three_digits, quantity="auc"),
-                section.value("AUC within truth", section.three_digits, quantity="auc_within_truth"),
+                section.value(
+                    "AUC within truth",
+                    section.three_digits,
+                    quantity="auc_within_truth",
+                ),
                 section.p_value(quantity="auc_within_truth"),
-                section.value("of its share", section.three_digits, quantity="auc_share_within_truth"),
+                section.value(
+                    "of its share",
+                    section.three_digits,
+                    quantity="auc_share_within_truth",
+                ),
                 section.items(quantity="auc"),
             ),
         ),

@@ -28,7 +28,14 @@ from anchorscope.report.page import Section, SectionFigure, filled
 from anchorscope.report.palette import GROUPS, RULES, display_name
 from anchorscope.report.panel_figure import ChartSpec
 from anchorscope.report.verdicts import Verdict, all_of
-from anchorscope.report.wording import NOTHING, Show, Table, count, estimate, p_value_cell
+from anchorscope.report.wording import (
+    NOTHING,
+    Show,
+    Table,
+    count,
+    estimate,
+    p_value_cell,
+)
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
@@ -54,20 +61,46 @@ class SectionSpec:
 
     def section(self, findings: Findings) -> Section | None:
         """The section of a run; None where the experiment was not made."""
-        rows = statistics(findings, self.slug) if self.rows is None else self.rows(findings)
+        rows = (
+            statistics(findings, self.slug)
+            if self.rows is None
+            else self.rows(findings)
+        )
         figures = tuple(
-            SectionFigure(chart.name, chart.alt, chart.caption) for chart in self.charts if chart.was_made(findings)
+            SectionFigure(chart.name, chart.alt, chart.caption)
+            for chart in self.charts
+            if chart.was_made(findings)
         )
         if not rows.height and not figures:
             return None
         answer, verdict = self.answer.give(findings, rows)
-        tables = filled(*((spec.title, spec.table(findings, rows)) for spec in self.tables))
+        tables = filled(
+            *((spec.title, spec.table(findings, rows)) for spec in self.tables)
+        )
         docs = self.docs or EXPERIMENTS[self.slug].docs
-        return Section(self.slug, self.title, (self.asks, self.careful), tables, figures, answer, verdict, docs)
+        return Section(
+            self.slug,
+            self.title,
+            (self.asks, self.careful),
+            tables,
+            figures,
+            answer,
+            verdict,
+            docs,
+        )
 
 
 FIGURE_COLUMNS = (
-    *("dataset", "assignment", "quantity", "variant", "group", "truth", "layer", "probe_layer"),
+    *(
+        "dataset",
+        "assignment",
+        "quantity",
+        "variant",
+        "group",
+        "truth",
+        "layer",
+        "probe_layer",
+    ),
     *("value", "ci_low", "ci_high", "n", "p_value", "q_value"),
 )
 """What the CSV file beside a figure has of each row."""
@@ -102,24 +135,42 @@ class Answer:
 
     def give(self, findings: Findings, rows: pl.DataFrame) -> tuple[str, Verdict]:
         """The sentence over all datasets, and its verdict: it holds only if it holds for each."""
-        few = pl.col("n") < FEWEST_GROUPS  # a bootstrap of so few has no honest interval, and decides nothing
-        rows = rows.with_columns(pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS)
+        few = (
+            pl.col("n") < FEWEST_GROUPS
+        )  # a bootstrap of so few has no honest interval, and decides nothing
+        rows = rows.with_columns(
+            pl.when(few).then(None).otherwise(pl.col(end)).alias(end) for end in _ENDS
+        )
         answers = {
             name: answer
             for name in datasets_in(findings, rows)
             if (answer := self.of(headline(select(rows, dataset=name)))) is not None
         }
         verdict = all_of([answer.verdict for answer in answers.values()])
-        words: Mapping[Verdict, str] = {"yes": self.holds, "no": self.fails, "inconclusive": self.undecided}
+        words: Mapping[Verdict, str] = {
+            "yes": self.holds,
+            "no": self.fails,
+            "inconclusive": self.undecided,
+        }
         if not answers:
             return f"{self.undecided}: this run has no such number.", "inconclusive"
-        decide = {name: answer.numbers for name, answer in answers.items() if answer.verdict == verdict}
+        decide = {
+            name: answer.numbers
+            for name, answer in answers.items()
+            if answer.verdict == verdict
+        }
         numbers = [
-            text if len(findings.datasets) == 1 else f"{display_name(name)}: {text}" for name, text in decide.items()
+            text if len(findings.datasets) == 1 else f"{display_name(name)}: {text}"
+            for name, text in decide.items()
         ][:_MOST_SHOWN]
         more = len(answers) - len(numbers)
-        rule = [RULES[name] for name in rules_in(headline(rows)) if len(rules_in(rows)) > 1]
-        return f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else []), *rule])}).", verdict
+        rule = [
+            RULES[name] for name in rules_in(headline(rows)) if len(rules_in(rows)) > 1
+        ]
+        return (
+            f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else []), *rule])}).",
+            verdict,
+        )
 
 
 def whole_percent(share: Estimate | None) -> str:
@@ -131,7 +182,9 @@ def three_digits(area: Estimate | None) -> str:
     return estimate(area, 3)
 
 
-def number(measured: Estimate | None, verdict: Verdict, show: Show, what: str = "") -> Said | None:
+def number(
+    measured: Estimate | None, verdict: Verdict, show: Show, what: str = ""
+) -> Said | None:
     """One number: what it is, its interval and its n."""
     if measured is None:
         return None
@@ -170,13 +223,28 @@ class TableSpec:
 
     def table(self, findings: Findings, rows: Rows) -> Table:
         """The table of a run; a line without any number is left out."""
-        keys = (Key("dataset", "dataset", {name: display_name(name) for name in findings.datasets}), *self.keys)
+        keys = (
+            Key(
+                "dataset",
+                "dataset",
+                {name: display_name(name) for name in findings.datasets},
+            ),
+            *self.keys,
+        )
         lines = []
         for words, mine in _lines(self.rows(rows), keys):
             cells = [cell(mine) for _, cell in self.columns]
-            if {cell for cell, (head, _) in zip(cells, self.columns, strict=True) if head != ITEMS} != {NOTHING}:
+            if {
+                cell
+                for cell, (head, _) in zip(cells, self.columns, strict=True)
+                if head != ITEMS
+            } != {NOTHING}:
                 lines.append((*words, *cells))
-        return Table((*(key.head for key in keys), *(head for head, _ in self.columns)), tuple(lines), len(keys))
+        return Table(
+            (*(key.head for key in keys), *(head for head, _ in self.columns)),
+            tuple(lines),
+            len(keys),
+        )
 
 
 def _lines(rows: Rows, keys: Sequence[Key]) -> Iterator[tuple[tuple[str, ...], Rows]]:
@@ -193,7 +261,10 @@ def _lines(rows: Rows, keys: Sequence[Key]) -> Iterator[tuple[tuple[str, ...], R
 def value(head: str, show: Show | Mapping[str, Show], /, **where: Any) -> Column:
     """A number with its interval, of the first row that fits; `show` may depend on the row's measure."""
     return head, _of_row(
-        lambda row: (show[row["measure"]] if isinstance(show, Mapping) else show)(row_estimate(row)), where
+        lambda row: (show[row["measure"]] if isinstance(show, Mapping) else show)(
+            row_estimate(row)
+        ),
+        where,
     )
 
 
@@ -204,7 +275,9 @@ def items(head: str = ITEMS, /, **where: Any) -> Column:
 
 def p_value(head: str = "p", /, **where: Any) -> Column:
     """Its p-value, with the false discovery rate controlled where there is one."""
-    return head, _of_row(lambda row: p_value_cell(row["p_value"], row["q_value"]), where)
+    return head, _of_row(
+        lambda row: p_value_cell(row["p_value"], row["q_value"]), where
+    )
 
 
 def _of_row(say: Callable[[Mapping[str, Any]], str], where: Mapping[str, Any]) -> Cell:

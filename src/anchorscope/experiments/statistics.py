@@ -70,17 +70,30 @@ def q_values(p: Sequence[float | None]) -> list[float | None]:
 
 
 def family_rows(
-    quantity: str, family: Sequence[tuple[Tensor, int, Mapping[str, Any]]], method: str = METHOD
+    quantity: str,
+    family: Sequence[tuple[Tensor, int, Mapping[str, Any]]],
+    method: str = METHOD,
 ) -> list[Statistic]:
     """Statistics of one family of tests against zero: samples [draw], n and further columns of each."""
     p = [p_value(samples) for samples, _, _ in family]
     return [
-        Statistic(quantity, estimate_of(samples, n, method), truth="all", p_value=p[k], q_value=q, **columns)
-        for k, ((samples, n, columns), q) in enumerate(zip(family, q_values(p), strict=True))
+        Statistic(
+            quantity,
+            estimate_of(samples, n, method),
+            truth="all",
+            p_value=p[k],
+            q_value=q,
+            **columns,
+        )
+        for k, ((samples, n, columns), q) in enumerate(
+            zip(family, q_values(p), strict=True)
+        )
     ]
 
 
-def auc_samples(scores: Floats, positive: Bools, strata: Indices, draws: Draws) -> Tensor:
+def auc_samples(
+    scores: Floats, positive: Bools, strata: Indices, draws: Draws
+) -> Tensor:
     """AUC of scores [item] over pairs of one stratum, in every draw, [draw]."""
     from anchorscope.evidence.draws import areas, resampling
 
@@ -99,19 +112,32 @@ def pathway_aucs(
     """AUC of scores [item] for being Q-Anchored, over all answers and over pairs of one truth label; NaN: left out."""
     calls, labels, folds = inputs.calls, inputs.measured.labels, inputs.measured.folds
     items = np.flatnonzero(np.isfinite(scores) & calls.correct)
-    small = [(group, n) for group in GROUPS if (n := int(calls.members(group)[items].sum())) < FEW]
+    small = [
+        (group, n)
+        for group in GROUPS
+        if (n := int(calls.members(group)[items].sum())) < FEW
+    ]
     if small:
         return [], [f"{quantity}: {too_few(n, group)}" for group, n in small]
     if np.ptp(scores[items]) == 0:
         return [], [f"{quantity}: the score is the same for all items"]
     asks, rows, missing = calls.flipped[items], [], []
-    for name, strata in ((quantity, folds[items]), (f"{quantity}_within_truth", 2 * folds[items] + labels[items])):
+    for name, strata in (
+        (quantity, folds[items]),
+        (f"{quantity}_within_truth", 2 * folds[items] + labels[items]),
+    ):
         n = int(comparable(asks, strata).sum())
         if n < FEW:
-            missing.append(f"{name}: only {n} items share a fold with one of the other pathway, {FEW} needed")
+            missing.append(
+                f"{name}: only {n} items share a fold with one of the other pathway, {FEW} needed"
+            )
             continue
         samples = auc_samples(scores[items], asks, strata, inputs.draws.take(items))
-        estimate = estimate_of(samples, n, f"{METHOD}, pairs of the same fold, p against 0.5{OF_SAMPLE}")
+        estimate = estimate_of(
+            samples, n, f"{METHOD}, pairs of the same fold, p against 0.5{OF_SAMPLE}"
+        )
         p = p_value(samples, 0.5)
-        rows.append(Statistic(name, estimate, variant, assignment=RULE, truth="all", p_value=p))
+        rows.append(
+            Statistic(name, estimate, variant, assignment=RULE, truth="all", p_value=p)
+        )
     return rows, missing

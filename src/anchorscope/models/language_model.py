@@ -17,9 +17,19 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from anchorscope.errors import UserError
-from anchorscope.models.families import ATTENTION, Attends, BlockOutput, Family, part_at, register_attention, run_block
+from anchorscope.models.families import (
+    ATTENTION,
+    Attends,
+    BlockOutput,
+    Family,
+    part_at,
+    register_attention,
+    run_block,
+)
 
-_ROTARY = threading.Lock()  # some rotary embeddings keep a table that grows with the longest sequence
+_ROTARY = (
+    threading.Lock()
+)  # some rotary embeddings keep a table that grows with the longest sequence
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,11 @@ class LanguageModel:
     def needs_bos(self) -> int | None:
         """The token that every prompt has to begin with, also where the tokenizer does not put it there."""
         bos = getattr(self.tokenizer, "bos_token_id", None)
-        return (bos if bos is not None else self.config.bos_token_id) if self.family.needs_bos else None
+        return (
+            (bos if bos is not None else self.config.bos_token_id)
+            if self.family.needs_bos
+            else None
+        )
 
     def embed(
         self, ids: Int[Tensor, "batch pos"], positions: Int[Tensor, "#batch pos"]
@@ -140,19 +154,30 @@ class LanguageModel:
             )
 
     def rotary(
-        self, layer: int, stream: Float[Tensor, "batch pos d_model"], positions: Int[Tensor, "#batch pos"]
+        self,
+        layer: int,
+        stream: Float[Tensor, "batch pos d_model"],
+        positions: Int[Tensor, "#batch pos"],
     ) -> tuple[Tensor, Tensor] | None:
         """Cosines and sines of a layer for the given positions; None for a model without."""
         if self.family.rotary is None:
             return None
         module = getattr(self.stack, self.family.rotary)
-        given = (self.config.layer_types[layer],) if self.family.rotary_per_layer_type else ()
+        given = (
+            (self.config.layer_types[layer],)
+            if self.family.rotary_per_layer_type
+            else ()
+        )
         with _ROTARY:
             return module(stream, positions.to(stream.device), *given)
 
     def rotary_kind(self, layer: int) -> str:
         """Layers of one kind share their rotary embedding."""
-        return str(self.config.layer_types[layer]) if self.family.rotary_per_layer_type else ""
+        return (
+            str(self.config.layer_types[layer])
+            if self.family.rotary_per_layer_type
+            else ""
+        )
 
     def run_block(
         self,
@@ -167,7 +192,9 @@ class LanguageModel:
         there = None if rotary is None else (rotary[0].to(device), rotary[1].to(device))
         run = compiled_run_block() if compiled else run_block
         wanted = None if read is None else read.to(device)
-        return run(self.family, self.layers[layer], stream.to(device), there, attends, wanted)
+        return run(
+            self.family, self.layers[layer], stream.to(device), there, attends, wanted
+        )
 
     def layer_device(self, layer: int) -> torch.device:
         held, name = self._first_weights[layer]
@@ -186,9 +213,16 @@ class LanguageModel:
             for block in self.layers
         ]
 
-    def logits(self, stream: Float[Tensor, "*token d_model"]) -> Float[Tensor, "*token vocab"]:
-        norm, head = getattr(self.stack, self.family.final_norm), self.twin.get_output_embeddings()
-        logits = head(norm(stream.to(head.weight.device)))  # the two are placed together
+    def logits(
+        self, stream: Float[Tensor, "*token d_model"]
+    ) -> Float[Tensor, "*token vocab"]:
+        norm, head = (
+            getattr(self.stack, self.family.final_norm),
+            self.twin.get_output_embeddings(),
+        )
+        logits = head(
+            norm(stream.to(head.weight.device))
+        )  # the two are placed together
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
@@ -198,7 +232,11 @@ class LanguageModel:
         if window is None or not getattr(self.config, "use_sliding_window", True):
             return None
         kinds = getattr(self.config, "layer_types", None)
-        return int(window) if kinds is None or kinds[layer] == "sliding_attention" else None
+        return (
+            int(window)
+            if kinds is None or kinds[layer] == "sliding_attention"
+            else None
+        )
 
     def identity(self) -> ModelIdentity:
         return ModelIdentity(
@@ -208,7 +246,11 @@ class LanguageModel:
             n_layers=self.n_layers,
             d_model=self.d_model,
             parameters=sum(tensor.numel() for tensor in self.model.parameters()),
-            device=", ".join(dict.fromkeys(str(self.layer_device(layer)) for layer in range(self.n_layers))),
+            device=", ".join(
+                dict.fromkeys(
+                    str(self.layer_device(layer)) for layer in range(self.n_layers)
+                )
+            ),
             dtype=str(self.dtype).removeprefix("torch."),
             fingerprint=self.fingerprint(),
             tokenizer=tokenizer_fingerprint(self.tokenizer),
@@ -240,7 +282,9 @@ _OFFLOADING = ("_hf_hook", "_old_forward", "forward")
 """What accelerate puts on a module that it moves inputs for."""
 
 
-def make_twin(model: Any, attention: str, moves_inputs: bool = False, learns: bool = True) -> Any:
+def make_twin(
+    model: Any, attention: str, moves_inputs: bool = False, learns: bool = True
+) -> Any:
     """The same model in evaluation mode, whose attention modules look up their function by the name `attention`.
 
     Switching the user's model for every pass would break it for other threads, and for good where a pass is
@@ -273,7 +317,9 @@ class _Twin:
     def _copy_module(self, module: nn.Module) -> nn.Module:
         if id(module) in self.modules:
             return self.modules[id(module)]
-        twin = module.__class__.__new__(module.__class__)  # not copy.copy: quantised layers pack their state for it
+        twin = module.__class__.__new__(
+            module.__class__
+        )  # not copy.copy: quantised layers pack their state for it
         held = twin.__dict__
         held.update(module.__dict__)
         self.modules[id(module)] = twin
@@ -283,30 +329,43 @@ class _Twin:
         if "_hf_hook" in held:
             self._handle_accelerate(module, held)
         if any(name.endswith("inv_freq") for name in module._buffers):
-            held["_buffers"] = module._buffers.copy()  # some rotary embeddings write theirs when sequences grow
+            held["_buffers"] = (
+                module._buffers.copy()
+            )  # some rotary embeddings write theirs when sequences grow
         if not self.learns:
-            held["_parameters"] = {name: self._freeze_parameter(sub) for name, sub in module._parameters.items()}
+            held["_parameters"] = {
+                name: self._freeze_parameter(sub)
+                for name, sub in module._parameters.items()
+            }
         held["training"] = False
         held["_modules"] = {
-            name: None if sub is None else self._copy_module(sub) for name, sub in module._modules.items()
+            name: None if sub is None else self._copy_module(sub)
+            for name, sub in module._modules.items()
         }
         return twin
 
     def _handle_accelerate(self, module: nn.Module, held: dict[str, Any]) -> None:
         if self.moves_inputs:
-            held["_hf_hook"] = copy.copy(held["_hf_hook"])  # it remembers where its last input came from
+            held["_hf_hook"] = copy.copy(
+                held["_hf_hook"]
+            )  # it remembers where its last input came from
             return
         own = held.get("_old_forward")
         for name in _OFFLOADING:
             held.pop(name, None)
-        if own is not None and getattr(own, "__func__", None) is not type(module).forward:
+        if (
+            own is not None
+            and getattr(own, "__func__", None) is not type(module).forward
+        ):
             held["forward"] = own
 
     def _freeze_parameter(self, parameter: nn.Parameter | None) -> nn.Parameter | None:
         if parameter is None or not parameter.requires_grad:
             return parameter
         if id(parameter) not in self.frozen:
-            self.frozen[id(parameter)] = nn.Parameter(parameter.detach(), requires_grad=False)
+            self.frozen[id(parameter)] = nn.Parameter(
+                parameter.detach(), requires_grad=False
+            )
         return self.frozen[id(parameter)]
 
     def _moved(self, value: Any) -> Any:
@@ -322,21 +381,36 @@ class _Twin:
         if isinstance(value, functools.partial):
             given = (self._moved(part) for part in value.args)
             named = {name: self._moved(part) for name, part in value.keywords.items()}
-            return functools.update_wrapper(functools.partial(self._moved(value.func), *given, **named), value)
-        if type(value) in (list, tuple) and any(id(part) in self.modules for part in value):
+            return functools.update_wrapper(
+                functools.partial(self._moved(value.func), *given, **named), value
+            )
+        if type(value) in (list, tuple) and any(
+            id(part) in self.modules for part in value
+        ):
             return type(value)(self._moved(part) for part in value)
-        if type(value) is dict and any(id(part) in self.modules for part in value.values()):
+        if type(value) is dict and any(
+            id(part) in self.modules for part in value.values()
+        ):
             return {name: self._moved(part) for name, part in value.items()}
         return value
 
     def _config(self, config: Any) -> Any:
-        mine = copy.deepcopy(config, self.configs)  # one memory for all, so that a nested one is the same everywhere
+        mine = copy.deepcopy(
+            config, self.configs
+        )  # one memory for all, so that a nested one is the same everywhere
         if mine._attn_implementation != self.attention:
             mine._attn_implementation = self.attention
         return mine
 
 
-_CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "max_sequence_length", "seq_length")
+_CONTEXT_NAMES = (
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_seq_len",
+    "max_sequence_length",
+    "seq_length",
+)
 """What configurations call the longest context; the first one with a number counts."""
 _NO_LIMIT = 10**9
 """A configuration that states this many tokens, or more, states no limit."""
@@ -348,7 +422,14 @@ def context_length(config: Any) -> int | None:
     Sliding windows are no limit: positions continue. The tokenizer's `model_max_length` is often a placeholder.
     """
     text = config.get_text_config()
-    stated = next((count for name in _CONTEXT_NAMES if (count := _count(getattr(text, name, None)))), None)
+    stated = next(
+        (
+            count
+            for name in _CONTEXT_NAMES
+            if (count := _count(getattr(text, name, None)))
+        ),
+        None,
+    )
     return None if stated is None else max(stated, _scale_context(text, stated))
 
 
@@ -358,20 +439,36 @@ def _scale_context(text: Any, stated: int) -> int:
     if not isinstance(rope, dict):
         return stated
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
-    if kind not in ("yarn", "dynamic") or not isinstance(factor, int | float) or not math.isfinite(factor):
+    if (
+        kind not in ("yarn", "dynamic")
+        or not isinstance(factor, int | float)
+        or not math.isfinite(factor)
+    ):
         return stated
-    return _count(factor * (_count(rope.get("original_max_position_embeddings")) or stated)) or stated
+    return (
+        _count(
+            factor * (_count(rope.get("original_max_position_embeddings")) or stated)
+        )
+        or stated
+    )
 
 
 def _count(value: Any) -> int | None:
-    return int(value) if isinstance(value, int | float) and 1 <= value < _NO_LIMIT else None
+    return (
+        int(value)
+        if isinstance(value, int | float) and 1 <= value < _NO_LIMIT
+        else None
+    )
 
 
 _WORDS = 2**16  # words of one pair of sums
 _ROWS_AT_ONCE = {"cpu": 1}  # a row of words and its products fit the cache of a core
 _ROWS_ELSEWHERE = 64  # 32 MB of products
 _BYTES = 8  # of a word
-_MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407  # Knuth's MMIX generator
+_MULTIPLIER, _INCREMENT = (
+    6364136223846793005,
+    1442695040888963407,
+)  # Knuth's MMIX generator
 
 
 def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
@@ -383,19 +480,32 @@ def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     """
     settings, own = model.config.to_dict(), model.dtype
     for name in ("_name_or_path", "transformers_version"):
-        settings.pop(name, None)  # where a model lies and who saved it changes no number
+        settings.pop(
+            name, None
+        )  # where a model lies and who saved it changes no number
     if dtype is not None:
         settings = _replace_precision(settings, own, dtype)
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     sums: dict[tuple[Any, ...], bytes] = {}
     for name, tensor in sorted(model.state_dict().items()):
-        is_cast = dtype not in (None, own) and isinstance(tensor, Tensor) and tensor.dtype == own
+        is_cast = (
+            dtype not in (None, own)
+            and isinstance(tensor, Tensor)
+            and tensor.dtype == own
+        )
         # A copy's memory may be given to the next one: what is known by its place is no copy.
-        _add(digest, name, tensor.to(dtype) if is_cast else tensor, {} if is_cast else sums)
+        _add(
+            digest,
+            name,
+            tensor.to(dtype) if is_cast else tensor,
+            {} if is_cast else sums,
+        )
     return digest.hexdigest()
 
 
-def _replace_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype) -> dict[str, Any]:
+def _replace_precision(
+    settings: dict[str, Any], own: torch.dtype, wanted: torch.dtype
+) -> dict[str, Any]:
     """The configuration with every mention of its precision replaced."""
     old, new = (str(dtype).removeprefix("torch.") for dtype in (own, wanted))
     changed: dict[str, Any] = {}
@@ -403,7 +513,10 @@ def _replace_precision(settings: dict[str, Any], own: torch.dtype, wanted: torch
         if isinstance(value, dict):
             changed[name] = _replace_precision(value, own, wanted)
         else:
-            is_named = name in ("dtype", "torch_dtype") and str(value).removeprefix("torch.") == old
+            is_named = (
+                name in ("dtype", "torch_dtype")
+                and str(value).removeprefix("torch.") == old
+            )
             changed[name] = new if is_named else value
     return changed
 
@@ -421,7 +534,9 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
         "special": getattr(tokenizer, "special_tokens_map", {}),
         "template": getattr(tokenizer, "chat_template", None),
     }
-    return hashlib.sha256(json.dumps(record, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(record, sort_keys=True, default=str).encode()
+    ).hexdigest()
 
 
 def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
@@ -430,7 +545,9 @@ def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
         return torch.zeros(0, 2, dtype=torch.int64, device=tensor.device)
     flat = tensor.detach().reshape(-1)
     if flat.data_ptr() % _BYTES:
-        flat = flat.clone()  # a part of another tensor that begins in the middle of a word
+        flat = (
+            flat.clone()
+        )  # a part of another tensor that begins in the middle of a word
     data: UInt8[Tensor, " byte"] = flat.view(torch.uint8)
     whole = data.numel() // (_WORDS * _BYTES)
     rows = data[: whole * _WORDS * _BYTES].view(torch.int64).view(whole, _WORDS)
@@ -439,14 +556,18 @@ def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
     sums = [_sums(part, weights) for part in rows.split(at_once)] if whole else []
     rest = data[whole * _WORDS * _BYTES :]
     if rest.numel():
-        last = torch.zeros(-(-rest.numel() // _BYTES) * _BYTES, dtype=torch.uint8, device=tensor.device)
+        last = torch.zeros(
+            -(-rest.numel() // _BYTES) * _BYTES, dtype=torch.uint8, device=tensor.device
+        )
         last[: rest.numel()] = rest
         words = last.view(torch.int64)
         sums.append(_sums(words[None], weights[:, : len(words)]))
     return torch.cat(sums)
 
 
-def _add(digest: Any, name: str, value: Any, sums: dict[tuple[Any, ...], bytes]) -> None:
+def _add(
+    digest: Any, name: str, value: Any, sums: dict[tuple[Any, ...], bytes]
+) -> None:
     """One entry of a state: mostly a tensor; quantised layers also keep tensors with scales, tuples and settings."""
     if isinstance(value, list | tuple):
         for index, part in enumerate(value):
@@ -457,7 +578,11 @@ def _add(digest: Any, name: str, value: Any, sums: dict[tuple[Any, ...], bytes])
     elif not isinstance(value, Tensor):
         digest.update(f"{name} {value!r}".encode())
     elif value.is_quantized:
-        scales = value.q_per_channel_scales() if "channel" in str(value.qscheme()) else value.q_scale()
+        scales = (
+            value.q_per_channel_scales()
+            if "channel" in str(value.qscheme())
+            else value.q_scale()
+        )
         digest.update(f"{name} {value.qscheme()}".encode())
         _add(digest, f"{name}.values", value.int_repr(), sums)
         _add(digest, f"{name}.scales", scales, sums)
@@ -477,5 +602,7 @@ def _weights(device: torch.device) -> Int[Tensor, "2 word"]:
     return torch.stack((2 * index + 1, (mixed ^ (mixed >> 32)) | 1))
 
 
-def _sums(words: Int[Tensor, "row word"], weights: Int[Tensor, "2 word"]) -> Int[Tensor, "row 2"]:
+def _sums(
+    words: Int[Tensor, "row word"], weights: Int[Tensor, "2 word"]
+) -> Int[Tensor, "row 2"]:
     return torch.stack([(words * weights[way]).sum(dim=1) for way in range(2)], dim=1)

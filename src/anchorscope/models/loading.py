@@ -24,11 +24,23 @@ from anchorscope.models.embedded import check_gguf, fast_gguf, forget_quantisati
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.process_settings import quiet_transformers, without_hub
-from anchorscope.models.sources import build_shape, gguf_file, is_hub_id, is_shape, locate, shape_config, shape_title
+from anchorscope.models.sources import (
+    build_shape,
+    gguf_file,
+    is_hub_id,
+    is_shape,
+    locate,
+    shape_config,
+    shape_title,
+)
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress, Silent
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 BALANCED = "balanced"
 """The device that stands for all GPUs of this machine, with the layers spread over them."""
 CONFIG_BYTES = 8 << 20
@@ -79,20 +91,40 @@ def load(
         with quiet_transformers(), _report_reading(source, progress or Silent()):
             settings = _read_settings(source, trust_remote_code, with_weights=True)
             needed = settings.parameters * DTYPES[dtype].itemsize
-            if "gguf_file" in settings.options:  # dequantised on the host, whichever device they go to
-                refuse_too_large(needed, torch.device("cpu"), False, f"The dequantised weights of model {source!r}")
+            if (
+                "gguf_file" in settings.options
+            ):  # dequantised on the host, whichever device they go to
+                refuse_too_large(
+                    needed,
+                    torch.device("cpu"),
+                    False,
+                    f"The dequantised weights of model {source!r}",
+                )
             if getattr(settings.config, "quantization_config", None) is None:
-                refuse_too_large(needed, target, device == BALANCED, f"The weights of model {source!r} in {dtype}")
+                refuse_too_large(
+                    needed,
+                    target,
+                    device == BALANCED,
+                    f"The weights of model {source!r} in {dtype}",
+                )
             if is_shape(source):
                 if device == BALANCED:
-                    raise UserError(f"A shape ({source!r}) is built on one device, not {BALANCED}; choose cuda or cpu.")
+                    raise UserError(
+                        f"A shape ({source!r}) is built on one device, not {BALANCED}; choose cuda or cpu."
+                    )
                 model = build_shape(settings.config, DTYPES[dtype], target)
             else:
                 model = _read_weights(settings, source, dtype, device)
             if device != BALANCED:
                 model = model.to(target)
             model.eval()  # ours: one made from a shape comes ready for training
-            return wrap(model, settings.tokenizer, settings.name, source, random_weights=is_shape(source))
+            return wrap(
+                model,
+                settings.tokenizer,
+                settings.name,
+                source,
+                random_weights=is_shape(source),
+            )
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -105,7 +137,10 @@ def load(
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
     with quiet_transformers(), _report_reading(source, Silent()):
         settings = _read_settings(source, trust_remote_code, with_weights=False)
-    family, text = listed_family(settings.config.model_type), settings.config.get_text_config()
+    family, text = (
+        listed_family(settings.config.model_type),
+        settings.config.get_text_config(),
+    )
     own = settings.tokenizer.bos_token_id
     bos = own if own is not None else text.bos_token_id
     return ModelFacts(
@@ -122,7 +157,9 @@ def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
 
 def choose_device(device: str) -> str:
     """`auto` becomes the first GPU, if there is one."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    return (
+        ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    )
 
 
 def choose_dtype(dtype: str, device: str) -> str:
@@ -159,7 +196,9 @@ def _report_reading(source: str, progress: Progress) -> Iterator[None]:
         yield
 
 
-def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> _Settings:
+def _read_settings(
+    source: str, trust_remote_code: bool, with_weights: bool
+) -> _Settings:
     """Configuration, size and tokenizer of what `source` names; a hub id's weights are fetched only if asked for."""
     if is_shape(source):
         return _shape_settings(source)
@@ -170,8 +209,14 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
     folder, name, extra = locate(source)
     on_hub = is_hub_id(source) and folder == source
     if on_hub:
-        folder = str(_fetch(source, [*_SETTINGS, *(["*.py"] if trust_remote_code else [])], None))
-    options = {**extra, "trust_remote_code": trust_remote_code, "local_files_only": True}
+        folder = str(
+            _fetch(source, [*_SETTINGS, *(["*.py"] if trust_remote_code else [])], None)
+        )
+    options = {
+        **extra,
+        "trust_remote_code": trust_remote_code,
+        "local_files_only": True,
+    }
     with without_hub():
         with _report_in_one_line(f"Model {source!r} cannot be read", _AGAIN):
             if file is None:
@@ -180,7 +225,9 @@ def _read_settings(source: str, trust_remote_code: bool, with_weights: bool) -> 
                 for path in Path(folder).glob(pattern):
                     with open_regular(path) as stream:
                         if stream.seek(0, 2) > SETTINGS_BYTES:
-                            raise ValueError(f"{path.name} has more than {SETTINGS_BYTES:,} bytes")
+                            raise ValueError(
+                                f"{path.name} has more than {SETTINGS_BYTES:,} bytes"
+                            )
             config = _read_config(folder, source, options)
         _refuse_non_causal(config, source)
         if not on_hub and file is None:
@@ -199,7 +246,14 @@ def _shape_settings(source: str) -> _Settings:
     options = {**extra, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
     config = shape_config(source, len(tokenizer))
-    return _Settings(shape_title(source), config, tokenizer, folder, options, _count_parameters(config, source, False))
+    return _Settings(
+        shape_title(source),
+        config,
+        tokenizer,
+        folder,
+        options,
+        _count_parameters(config, source, False),
+    )
 
 
 @contextmanager
@@ -212,12 +266,16 @@ def _report_in_one_line(what: str, advice: str) -> Iterator[None]:
     except BaseException as error:  # what breaks in compiled tokenizers is no Exception
         if is_out_of_memory(error):
             raise
-        raise UserError(f"{what}: {_first_line(error).rstrip('.')}; {advice}") from error
+        raise UserError(
+            f"{what}: {_first_line(error).rstrip('.')}; {advice}"
+        ) from error
 
 
 def _first_line(error: BaseException) -> str:
     first, *more = (str(error).strip() or type(error).__name__).splitlines()
-    return (f"{first} {more[0].strip()}" if more and first.endswith(":") else first)[:300]
+    return (f"{first} {more[0].strip()}" if more and first.endswith(":") else first)[
+        :300
+    ]
 
 
 def _check_config_file(folder: Path) -> None:
@@ -231,18 +289,29 @@ def _check_config_file(folder: Path) -> None:
     try:
         config = json.loads(read_regular(folder / "config.json", CONFIG_BYTES))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"config.json is not JSON that can be read ({_first_line(error)})") from error
+        raise ValueError(
+            f"config.json is not JSON that can be read ({_first_line(error)})"
+        ) from error
     if not isinstance(config, dict):
-        raise ValueError(f"config.json holds {type(config).__name__} instead of an object")
+        raise ValueError(
+            f"config.json holds {type(config).__name__} instead of an object"
+        )
     for part in (config, config.get("text_config")):
         if not isinstance(part, dict):
             continue
         for key in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
-            if isinstance(layers := part.get(key), int | float) and not 1 <= layers <= LAYERS:
-                raise ValueError(f"config.json says {key} = {layers}; allowed: 1 to {LAYERS:,}")
+            if (
+                isinstance(layers := part.get(key), int | float)
+                and not 1 <= layers <= LAYERS
+            ):
+                raise ValueError(
+                    f"config.json says {key} = {layers}; allowed: 1 to {LAYERS:,}"
+                )
         for key in ("hidden_size", "n_embd", "d_model"):
             if isinstance(width := part.get(key), int | float) and width < 1:
-                raise ValueError(f"config.json says {key} = {width}; allowed: 1 or more")
+                raise ValueError(
+                    f"config.json says {key} = {width}; allowed: 1 or more"
+                )
 
 
 def _read_config(folder: str, source: str, options: dict[str, Any]) -> Any:
@@ -257,7 +326,9 @@ def _read_config(folder: str, source: str, options: dict[str, Any]) -> Any:
             f"Model {source!r} cannot be read: it needs code of its own, custom code that would run here; allow it "
             f"with --trust-remote-code, if you trust its authors."
         ) from error
-    config._attn_implementation = None  # kernels are code: transformers chooses among its own
+    config._attn_implementation = (
+        None  # kernels are code: transformers chooses among its own
+    )
     config._experts_implementation = None
     vars(config).pop("transformers_weights", None)  # it may name a pickle
     return config
@@ -283,16 +354,23 @@ def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
     from transformers import AutoModelForCausalLM
 
     with (
-        _report_in_one_line(f"Model {source!r} cannot be read: no model can be built from its config.json", _AGAIN),
+        _report_in_one_line(
+            f"Model {source!r} cannot be read: no model can be built from its config.json",
+            _AGAIN,
+        ),
         torch.device("meta"),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # of tensors without content
-        model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+        model = AutoModelForCausalLM.from_config(
+            config, trust_remote_code=trust_remote_code
+        )
     return sum(tensor.numel() for tensor in model.parameters())
 
 
-def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: Any) -> Any:
+def _read_tokenizer(
+    folder: str, source: str, options: dict[str, Any], config: Any
+) -> Any:
     """The tokenizer, if it is a fast one and has no token without an embedding.
 
     Added tokens beyond the embedding are accepted (models have them for pictures): text that spells one out is refused
@@ -301,18 +379,35 @@ def _read_tokenizer(folder: str, source: str, options: dict[str, Any], config: A
     from transformers import AutoTokenizer
 
     hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
-    with _report_in_one_line(f"Model {source!r} has no tokenizer that can be loaded", hint):
+    with _report_in_one_line(
+        f"Model {source!r} has no tokenizer that can be loaded", hint
+    ):
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-        ids = tokenizer("a b").input_ids if getattr(tokenizer, "is_fast", False) and len(tokenizer) else []
+        ids = (
+            tokenizer("a b").input_ids
+            if getattr(tokenizer, "is_fast", False) and len(tokenizer)
+            else []
+        )
         if not ids:
-            raise ValueError("a fast one, which knows the characters of its tokens, is needed")
+            raise ValueError(
+                "a fast one, which knows the characters of its tokens, is needed"
+            )
         family, text = listed_family(config.model_type), config.get_text_config()
-        largest = max(tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
-        first = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else text.bos_token_id
+        largest = max(
+            tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False).values(),
+            default=0,
+        )
+        first = (
+            tokenizer.bos_token_id
+            if tokenizer.bos_token_id is not None
+            else text.bos_token_id
+        )
         needs_bos = family is not None and family.needs_bos and first is not None
         beyond = max(largest, *ids, first if needs_bos else 0)
         if beyond >= text.vocab_size:
-            raise ValueError(f"it has a token number {beyond}, and the model has {text.vocab_size:,} embeddings")
+            raise ValueError(
+                f"it has a token number {beyond}, and the model has {text.vocab_size:,} embeddings"
+            )
     return tokenizer
 
 
@@ -321,14 +416,22 @@ def _fetch(source: str, names: list[str], commit: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(source, revision=commit, allow_patterns=names, ignore_patterns=["*/*"]))
-    except Exception as error:  # a wrong name, no network, no permission, no such file in the cache
+        folder = Path(
+            snapshot_download(
+                source, revision=commit, allow_patterns=names, ignore_patterns=["*/*"]
+            )
+        )
+    except (
+        Exception
+    ) as error:  # a wrong name, no network, no permission, no such file in the cache
         raise UserError(
             f"Model {source!r} cannot be read: {_first_line(error).rstrip('.')}. Check the name, the network and the "
             f"hub's cache."
         ) from error
     if not (folder / "config.json").is_file():
-        raise UserError(f"Model {source!r} has no config.json on the hub; name a model that transformers can load.")
+        raise UserError(
+            f"Model {source!r} has no config.json on the hub; name a model that transformers can load."
+        )
     return folder
 
 
@@ -342,21 +445,37 @@ def _fetch_weights(source: str, folder: Path) -> None:
 
 def _check_weight_files(folder: Path, source: str) -> None:
     """Refuses a folder whose weight files are missing or not regular files."""
-    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN):
+    with _report_in_one_line(
+        f"The weights of model {source!r} cannot be loaded", _AGAIN
+    ):
         for name in _weight_names(folder, source):
             if not (folder / name).exists():
-                raise ValueError(f"{name} is missing" + (" (safetensors are needed)" if name == _SINGLE else ""))
+                raise ValueError(
+                    f"{name} is missing"
+                    + (" (safetensors are needed)" if name == _SINGLE else "")
+                )
             open_regular(folder / name).close()
 
 
 def _weight_names(folder: Path, source: str) -> list[str]:
     if not (folder / _INDEX).exists() or (folder / _SINGLE).exists():
         return [_SINGLE]
-    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded: {_INDEX} cannot be read", _AGAIN):
-        names = sorted(set(json.loads(read_regular(folder / _INDEX, SETTINGS_BYTES))["weight_map"].values()))
+    with _report_in_one_line(
+        f"The weights of model {source!r} cannot be loaded: {_INDEX} cannot be read",
+        _AGAIN,
+    ):
+        names = sorted(
+            set(
+                json.loads(read_regular(folder / _INDEX, SETTINGS_BYTES))[
+                    "weight_map"
+                ].values()
+            )
+        )
         for name in names:
             if not name.endswith(".safetensors") or Path(name).name != name:
-                raise ValueError(f"it names {name[:100]!r}; allowed: safetensors files in the same folder")
+                raise ValueError(
+                    f"it names {name[:100]!r}; allowed: safetensors files in the same folder"
+                )
     return names
 
 
@@ -366,7 +485,12 @@ def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> 
     chosen: dict[str, Any] = {"use_safetensors": True}
     if device != "cpu":  # straight to the GPU: the host may not have the room
         chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
-    with _report_in_one_line(f"The weights of model {source!r} cannot be loaded", _AGAIN), without_hub():
+    with (
+        _report_in_one_line(
+            f"The weights of model {source!r} cannot be loaded", _AGAIN
+        ),
+        without_hub(),
+    ):
         model, report = AutoModelForCausalLM.from_pretrained(
             settings.folder,
             config=settings.config,

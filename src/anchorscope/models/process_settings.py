@@ -17,7 +17,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 _FEW_COLLECTIONS = 100_000  # new objects between two searches for garbage
 
 
-def _shared(setting: Callable[[], Iterator[None]]) -> Callable[[], AbstractContextManager[None]]:
+def _shared(
+    setting: Callable[[], Iterator[None]],
+) -> Callable[[], AbstractContextManager[None]]:
     """A context manager that only the first of several holders enters and the last one leaves, in any thread."""
     lock, holders, make = threading.Lock(), 0, contextmanager(setting)
     made: AbstractContextManager[None] = make()
@@ -42,7 +44,9 @@ def _shared(setting: Callable[[], Iterator[None]]) -> Callable[[], AbstractConte
     return hold
 
 
-def _set(read: Callable[[], Any], write: Callable[[Any], object], value: Any) -> Iterator[None]:
+def _set(
+    read: Callable[[], Any], write: Callable[[Any], object], value: Any
+) -> Iterator[None]:
     before = read()
     write(value)
     try:
@@ -53,20 +57,28 @@ def _set(read: Callable[[], Any], write: Callable[[Any], object], value: Any) ->
 
 @_shared
 def true_float32() -> Iterator[None]:
-    yield from _set(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest")
+    yield from _set(
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        "highest",
+    )
 
 
 @_shared
 def few_collections() -> Iterator[None]:
     """Less frequent garbage collection: a run holds millions of small records, each visited every time."""
     few = (_FEW_COLLECTIONS, *gc.get_threshold()[1:])
-    yield from _set(gc.get_threshold, lambda threshold: gc.set_threshold(*threshold), few)
+    yield from _set(
+        gc.get_threshold, lambda threshold: gc.set_threshold(*threshold), few
+    )
 
 
 @_shared
 def attention_kernels() -> Iterator[None]:
     """All fused attention kernels but cuDNN's, which plans for a tenth of a second per new shape."""
-    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+    with sdpa_kernel(
+        [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    ):
         yield
 
 
@@ -102,12 +114,16 @@ def without_hub() -> Iterator[None]:
     from huggingface_hub import constants
 
     yield from _set(
-        lambda: constants.HF_HUB_OFFLINE, lambda offline: setattr(constants, "HF_HUB_OFFLINE", offline), True
+        lambda: constants.HF_HUB_OFFLINE,
+        lambda offline: setattr(constants, "HF_HUB_OFFLINE", offline),
+        True,
     )
 
 
 _THREADS = threading.Lock()
-_before: list[int] = []  # the number of threads that each holder met, the first one's first
+_before: list[
+    int
+] = []  # the number of threads that each holder met, the first one's first
 
 
 @contextmanager
@@ -129,7 +145,9 @@ def threads(number: int | None) -> Iterator[None]:
     finally:
         with _THREADS:
             newest = _before.pop()
-            torch.set_num_threads(own if _before else newest)  # the first one's stays until the list is empty
+            torch.set_num_threads(
+                own if _before else newest
+            )  # the first one's stays until the list is empty
 
 
 @contextmanager
@@ -137,6 +155,8 @@ def workers_of_one_thread(workers: int) -> Iterator[ThreadPoolExecutor]:
     """Workers with one core each, for matrices too small to share."""
     with (
         threads(torch.get_num_threads()),
-        ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+        ThreadPoolExecutor(
+            workers, initializer=torch.set_num_threads, initargs=(1,)
+        ) as pool,
     ):
         yield pool

@@ -19,7 +19,8 @@ EPOCH = 1
 _LONGEST_NAME = 100  # of a name in a message
 _ALLOWED = "give a folder with safetensors, a .gguf file, or a hub id (OWNER/NAME)."
 _NEVER_OPENED = re.compile(
-    r"\.(bin|pt|pth|pkl|ckpt|h5|msgpack|ot|onnx|tflite|mlmodel|npz|md|png|jpg|jpeg|svg|gif|pdf)", re.IGNORECASE
+    r"\.(bin|pt|pth|pkl|ckpt|h5|msgpack|ot|onnx|tflite|mlmodel|npz|md|png|jpg|jpeg|svg|gif|pdf)",
+    re.IGNORECASE,
 )
 """Files beside a model that aren't part of it: other weight formats, pictures, texts."""
 
@@ -49,28 +50,41 @@ def locate(source: str) -> tuple[str, str, dict[str, Any]]:
                 raise UserError(f"Model file {source!r} is not a GGUF file; {_ALLOWED}")
             return str(path.parent), path.stem, {"gguf_file": path.name}
     except OSError as error:
-        raise UserError(f"Model {source!r} cannot be read ({error.strerror}); {_ALLOWED}") from error
+        raise UserError(
+            f"Model {source!r} cannot be read ({error.strerror}); {_ALLOWED}"
+        ) from error
     if is_hub_id(source):
         return source, source.rsplit("/", 1)[1], {}
     if "/" in source:
         what = "file" if source.lower().endswith(".gguf") else "folder"
-        raise UserError(f"Model {what} {source[:_LONGEST_NAME]!r} does not exist; {_ALLOWED}")
+        raise UserError(
+            f"Model {what} {source[:_LONGEST_NAME]!r} does not exist; {_ALLOWED}"
+        )
     raise unknown(
-        "model", source, EMBEDDED, "A hub id (OWNER/NAME), a folder, a .gguf file or shape:NAME is allowed too."
+        "model",
+        source,
+        EMBEDDED,
+        "A hub id (OWNER/NAME), a folder, a .gguf file or shape:NAME is allowed too.",
     )
 
 
 def _path(source: str) -> Path | None:
     try:
         source.encode()
-        return Path(source).expanduser() if source.strip() and "\0" not in source else None
+        return (
+            Path(source).expanduser() if source.strip() and "\0" not in source else None
+        )
     except (UnicodeEncodeError, RuntimeError):  # not UTF-8, or an unknown home folder
         return None
 
 
 def gguf_file(source: str) -> Path | None:
     path = None if source in EMBEDDED or is_shape(source) else _path(source)
-    return path if path is not None and path.suffix.lower() == ".gguf" and path.is_file() else None
+    return (
+        path
+        if path is not None and path.suffix.lower() == ".gguf" and path.is_file()
+        else None
+    )
 
 
 def model_files(model: str) -> ModelFiles | None:
@@ -80,7 +94,10 @@ def model_files(model: str) -> ModelFiles | None:
             return None
         folder, files = located
         return {
-            file.relative_to(folder).as_posix(): {"size": file.stat().st_size, "sha256": digest}
+            file.relative_to(folder).as_posix(): {
+                "size": file.stat().st_size,
+                "sha256": digest,
+            }
             for file, digest in zip(files, file_hashes(files), strict=True)
         }
     except OSError:  # a file that went away, or a name that no file system takes
@@ -95,7 +112,9 @@ def source_signature(model: str, files: ModelFiles | None = None) -> str | None:
     if files is None:
         return None
     made_by = f"GGUF, epoch {EPOCH}" if gguf_file(model) is not None else ""
-    return hashlib.sha256(json.dumps([made_by, files], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([made_by, files], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def _locate_files(model: str) -> tuple[Path, list[Path]] | None:
@@ -117,12 +136,18 @@ def _locate_files(model: str) -> tuple[Path, list[Path]] | None:
         for file in folder.rglob("*")
         if file.is_file()
         and not _NEVER_OPENED.fullmatch(file.suffix)
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)  # of version control and caches
+        and not any(
+            part.startswith(".") for part in file.relative_to(folder).parts
+        )  # of version control and caches
     )
 
 
 def is_hub_id(source: str) -> bool:
-    return source.count("/") == 1 and not source.startswith((".", "/", "~")) and not source.lower().endswith(".gguf")
+    return (
+        source.count("/") == 1
+        and not source.startswith((".", "/", "~"))
+        and not source.lower().endswith(".gguf")
+    )
 
 
 def _snapshot(model: str) -> Path | None:
@@ -141,12 +166,18 @@ def _snapshot(model: str) -> Path | None:
 
 def _check_folder(path: Path, source: str) -> None:
     if not (path / "config.json").is_file():
-        names = ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+        names = (
+            ", ".join(sorted(entry.name for entry in path.iterdir())[:5]) or "nothing"
+        )
         raise UserError(
             f"Model folder {source!r} has no config.json (found: {names}); give the folder that holds the model itself."
         )
     if not any(path.glob("*.safetensors")):
-        pickled = (entry.name for entry in path.iterdir() if entry.suffix in (".bin", ".pt", ".pth", ".gguf"))
+        pickled = (
+            entry.name
+            for entry in path.iterdir()
+            if entry.suffix in (".bin", ".pt", ".pth", ".gguf")
+        )
         names = ", ".join(sorted(pickled)) or "no weights"
         raise UserError(
             f"Model folder {source!r} has no safetensors weights (found: {names}); pickled weights are not loaded "
@@ -186,12 +217,31 @@ _LLAMA_ROPE = {
 _QWEN_ROPE = {"rope_type": "default", "rope_theta": 1000000.0}
 SHAPES: dict[str, Shape] = {
     "smollm2-135m": Shape(
-        "llama", 576, 1536, 30, 9, 3, 64, 49152, True, 8192, {"rope_type": "default", "rope_theta": 100000.0}, 1e-5
+        "llama",
+        576,
+        1536,
+        30,
+        9,
+        3,
+        64,
+        49152,
+        True,
+        8192,
+        {"rope_type": "default", "rope_theta": 100000.0},
+        1e-5,
     ),
-    "llama-3.2-1b": Shape("llama", 2048, 8192, 16, 32, 8, 64, 128256, True, 131072, _LLAMA_ROPE, 1e-5),
-    "llama-3.2-3b": Shape("llama", 3072, 8192, 28, 24, 8, 128, 128256, True, 131072, _LLAMA_ROPE, 1e-5),
-    "qwen3-8b": Shape("qwen3", 4096, 12288, 36, 32, 8, 128, 151936, False, 40960, _QWEN_ROPE, 1e-6),
-    "qwen3-32b": Shape("qwen3", 5120, 25600, 64, 64, 8, 128, 151936, False, 40960, _QWEN_ROPE, 1e-6),
+    "llama-3.2-1b": Shape(
+        "llama", 2048, 8192, 16, 32, 8, 64, 128256, True, 131072, _LLAMA_ROPE, 1e-5
+    ),
+    "llama-3.2-3b": Shape(
+        "llama", 3072, 8192, 28, 24, 8, 128, 128256, True, 131072, _LLAMA_ROPE, 1e-5
+    ),
+    "qwen3-8b": Shape(
+        "qwen3", 4096, 12288, 36, 32, 8, 128, 151936, False, 40960, _QWEN_ROPE, 1e-6
+    ),
+    "qwen3-32b": Shape(
+        "qwen3", 5120, 25600, 64, 64, 8, 128, 151936, False, 40960, _QWEN_ROPE, 1e-6
+    ),
 }
 
 
@@ -207,9 +257,13 @@ def shape_config(source: str, tokens: int) -> Any:
     """The configuration of `shape:NAME` or `shape:NAME/N`; `tokens` is the size of the tokenizer's vocabulary."""
     name, _, divisor_text = source.removeprefix(_SHAPE).partition("/")
     if name not in SHAPES:
-        raise unknown("shape", name, SHAPES, "A shape N times narrower is shape:NAME/N.")
+        raise unknown(
+            "shape", name, SHAPES, "A shape N times narrower is shape:NAME/N."
+        )
     if divisor_text and not (divisor_text.isdecimal() and 1 <= int(divisor_text) <= 64):
-        raise UserError(f"Shape {source!r} cannot be scaled by {divisor_text!r}; allowed: shape:NAME/1 to /64.")
+        raise UserError(
+            f"Shape {source!r} cannot be scaled by {divisor_text!r}; allowed: shape:NAME/1 to /64."
+        )
     from transformers import AutoConfig
 
     shape, by = SHAPES[name], int(divisor_text or 1)
@@ -238,4 +292,6 @@ def build_shape(config: Any, dtype: "torch.dtype", device: "torch.device") -> An
 
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(0)
-        return AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+        return AutoModelForCausalLM.from_config(
+            config, dtype=dtype, attn_implementation="sdpa"
+        )

@@ -15,24 +15,41 @@ from torch import Tensor
 
 from anchorscope.catalogue import LOADED
 from anchorscope.errors import UserError
-from anchorscope.models.families import FAMILIES, OneSequence, all_families, listed_family, missing_part
+from anchorscope.models.families import (
+    FAMILIES,
+    OneSequence,
+    all_families,
+    listed_family,
+    missing_part,
+)
 from anchorscope.models.language_model import LanguageModel, make_twin
 from anchorscope.models.sources import build_shape
 from anchorscope.plugins import plugins_of
 
 _TOKENS = 12
 _CUT = 3  # a token with others before and after it
-_TOLERANCE = {torch.float32: 1e-3, torch.float16: 3e-2}  # relative; any other precision as below
+_TOLERANCE = {
+    torch.float32: 1e-3,
+    torch.float16: 3e-2,
+}  # relative; any other precision as below
 _COARSE = 1e-1  # bfloat16 over tens of layers; a wrong layout is off by about the size of the states themselves
 
 
 def wrap(
-    model: Any, tokenizer: Any, name: str | None = None, source: str = LOADED, random_weights: bool = False
+    model: Any,
+    tokenizer: Any,
+    name: str | None = None,
+    source: str = LOADED,
+    random_weights: bool = False,
 ) -> LanguageModel:
     """The model with its family, checked. The object itself is never written to."""
-    title = name or str(getattr(model.config, "_name_or_path", "") or model.config.model_type)
+    title = name or str(
+        getattr(model.config, "_name_or_path", "") or model.config.model_type
+    )
     if hasattr(model, "get_base_model"):
-        model = model.get_base_model()  # adapters live inside the base model's own parts
+        model = (
+            model.get_base_model()
+        )  # adapters live inside the base model's own parts
     elsewhere = {tensor.device.type for tensor in model.parameters()} - {"cpu", "cuda"}
     if "meta" in elsewhere:
         raise UserError(
@@ -44,7 +61,9 @@ def wrap(
             f"Model {title!r} is on a device that is not supported (found: {', '.join(sorted(elsewhere))}); "
             f"allowed: cpu, cuda. Move it with model.to(...)."
         )
-    return _find_family(LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights))
+    return _find_family(
+        LanguageModel(title, source, model, tokenizer, FAMILIES[0], random_weights)
+    )
 
 
 def _find_family(lm: LanguageModel) -> LanguageModel:
@@ -63,12 +82,16 @@ def _find_family(lm: LanguageModel) -> LanguageModel:
     if listed is not None:
         plugin = plugins_of("families").get(listed.name)
         if plugin is not None:
-            raise plugin.error(f"does not lay out the model {lm.name!r} as it is ({refusals[0]})")
+            raise plugin.error(
+                f"does not lay out the model {lm.name!r} as it is ({refusals[0]})"
+            )
         raise UserError(
             f"Model {lm.name!r} does not compute what its architecture {kind!r} says ({refusals[0]}); check weights "
             f"and configuration, give the plain causal language model, or try --dtype float32."
         )
-    model_types = ", ".join(sorted(kind for family in all_families() for kind in family.model_types))
+    model_types = ", ".join(
+        sorted(kind for family in all_families() for kind in family.model_types)
+    )
     raise UserError(
         f"Model {lm.name!r} is of the architecture {kind!r}, which follows no layout known here "
         f"({refusals[0]}); known: {model_types}. Choose a model of one of these."
@@ -84,25 +107,41 @@ def disagreement(lm: LanguageModel) -> str | None:
         wanted, wanted_logits = _run_model(lm, ids)
         cut, _ = _run_blocks(lm, ids, cut=_CUT)
         cut_other, _ = _run_blocks(lm, other, cut=_CUT)
-    except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, KeyError) as error:
+    except (
+        TypeError,
+        ValueError,
+        AttributeError,
+        RuntimeError,
+        IndexError,
+        KeyError,
+    ) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
         return f"its parts cannot be called as the layout says: {(str(error) or type(error).__name__).splitlines()[0]}"
-    if not all(bool(torch.isfinite(tensor).all()) for tensor in (*wanted, wanted_logits)):
+    if not all(
+        bool(torch.isfinite(tensor).all()) for tensor in (*wanted, wanted_logits)
+    ):
         return f"its own states contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}"
     tolerance = _TOLERANCE.get(lm.dtype, _COARSE)
     for layer, (mine, theirs) in enumerate(zip(own[:-1], wanted, strict=True)):
-        off = float(_difference(mine, theirs).median())  # in low precision a mixture of experts may send one elsewhere
+        off = float(
+            _difference(mine, theirs).median()
+        )  # in low precision a mixture of experts may send one elsewhere
         if not off <= tolerance:
             return f"states after block {layer} are off by {off:.1%}"
     off = float(_difference(logits, wanted_logits).median())
     if not off <= tolerance:
         return f"logits are off by {off:.1%}"
     later = slice(_CUT + 1, None)
-    seen = max(float(_difference(a[:, later], b[:, later]).max()) for a, b in zip(cut, cut_other, strict=True))
+    seen = max(
+        float(_difference(a[:, later], b[:, later]).max())
+        for a, b in zip(cut, cut_other, strict=True)
+    )
     if not seen <= tolerance:
         return f"attention does not obey the mask: a token that is cut off still changes later states by {seen:.1%}"
-    if all(torch.equal(a[:, later], b[:, later]) for a, b in zip(own, cut, strict=True)):
+    if all(
+        torch.equal(a[:, later], b[:, later]) for a, b in zip(own, cut, strict=True)
+    ):
         return "attention does not obey the mask: cutting a token off changes nothing"
     return None
 
@@ -118,14 +157,18 @@ def _two_sequences(lm: LanguageModel) -> tuple[Tensor, Tensor]:
     return ids.to(lm.device), other.to(lm.device)
 
 
-def _run_blocks(lm: LanguageModel, ids: Tensor, cut: int | None) -> tuple[list[Tensor], Tensor]:
+def _run_blocks(
+    lm: LanguageModel, ids: Tensor, cut: int | None
+) -> tuple[list[Tensor], Tensor]:
     """States after every block, and the logits; `cut` is a position hidden from later ones."""
     positions = torch.arange(ids.shape[1], device=lm.device)[None]
     stream = lm.embed(ids, positions)
     states = []
     for layer in range(lm.n_layers):
         attends = OneSequence(_mask(lm, layer, cut))
-        stream = lm.run_block(layer, stream, lm.rotary(layer, stream, positions), attends).residual
+        stream = lm.run_block(
+            layer, stream, lm.rotary(layer, stream, positions), attends
+        ).residual
         states.append(stream)
     return states, lm.logits(stream)
 
@@ -136,14 +179,18 @@ def _mask(lm: LanguageModel, layer: int, cut: int | None) -> Tensor:
     hidden = (distance < 0) | (distance >= (lm.sliding_window(layer) or _TOKENS))
     if cut is not None:
         hidden[cut + 1 :, cut] = True
-    return torch.zeros(_TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(hidden, float("-inf"))
+    return torch.zeros(_TOKENS, _TOKENS, dtype=lm.dtype).masked_fill_(
+        hidden, float("-inf")
+    )
 
 
 def _run_model(lm: LanguageModel, ids: Tensor) -> tuple[list[Tensor], Tensor]:
     """The model's own states after every block but the last (which it only gives normed), and its logits."""
     chosen = lm.config._attn_implementation
     # A kernel that needs a GPU or a compiler is no yardstick; eager attention, which every model has, serves as well.
-    model = make_twin(lm.model, chosen if chosen in ("eager", "sdpa") else "eager", moves_inputs=True)
+    model = make_twin(
+        lm.model, chosen if chosen in ("eager", "sdpa") else "eager", moves_inputs=True
+    )
     given: Any = model(input_ids=ids, output_hidden_states=True, use_cache=False)
     return list(given.hidden_states[1:-1]), given.logits
 
@@ -158,7 +205,9 @@ _SPARE = 1.2  # memory that a second model needs, over that of its weights
 
 def without_knowledge(lm: LanguageModel) -> LanguageModel:
     """A model of the same shape with random weights, on the same device."""
-    model = build_shape(copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)).eval()
+    model = build_shape(
+        copy.deepcopy(lm.model.config), lm.model.dtype, torch.device(lm.device)
+    ).eval()
     return wrap(model, lm.tokenizer, lm.name, lm.source, random_weights=True)
 
 
@@ -166,5 +215,8 @@ def has_room_for_twin(lm: LanguageModel) -> bool:
     """Whether `without_knowledge` fits beside the model; called when only the weights are in memory."""
     if lm.device.type != "cuda":
         return True
-    needed = _SPARE * sum(parameter.numel() * parameter.element_size() for parameter in lm.model.parameters())
+    needed = _SPARE * sum(
+        parameter.numel() * parameter.element_size()
+        for parameter in lm.model.parameters()
+    )
     return torch.cuda.mem_get_info(lm.device)[0] >= needed

@@ -51,8 +51,12 @@ def some_items(items: Sequence[Item], setting: Setting) -> NDArray[np.int64]:
     return _draw_items(items, setting, "many passes", setting.most_items)
 
 
-def _draw_items(items: Sequence[Item], setting: Setting, purpose: str, number: int) -> NDArray[np.int64]:
-    return drawn(priorities(setting.seed, purpose, [item.item_id for item in items]), number)
+def _draw_items(
+    items: Sequence[Item], setting: Setting, purpose: str, number: int
+) -> NDArray[np.int64]:
+    return drawn(
+        priorities(setting.seed, purpose, [item.item_id for item in items]), number
+    )
 
 
 def plan_cut(
@@ -64,38 +68,83 @@ def plan_cut(
     """The cuts of all items that an intervention runs, each drawn from the item's own random numbers."""
     if masses is None:
         masses = setting.masses() if intervention.by_attention else {}
-    some = some_items(items, setting) if intervention.many_passes else np.arange(len(items))
+    some = (
+        some_items(items, setting)
+        if intervention.many_passes
+        else np.arange(len(items))
+    )
     if intervention.max_items is not None:
         among = [items[index] for index in some]
-        some = some[_draw_items(among, setting, f"{intervention.name} items", intervention.max_items)]
+        some = some[
+            _draw_items(
+                among, setting, f"{intervention.name} items", intervention.max_items
+            )
+        ]
     runs = []
     for index in some.tolist():
         item = items[index]
         if intervention.applies(item):
-            rng, mass = stream(setting.seed, intervention.draw_name, item.item_id), masses.get(item.item_id)
+            rng, mass = (
+                stream(setting.seed, intervention.draw_name, item.item_id),
+                masses.get(item.item_id),
+            )
             cut = intervention.cut(item, setting.edges, rng, mass)
-            drawn_from = None if intervention.candidates is None else len(intervention.candidates(item))
+            drawn_from = (
+                None
+                if intervention.candidates is None
+                else len(intervention.candidates(item))
+            )
             wanted = 0.0 if mass is None else mass.of(item.located.question_tokens)
-            ratio = mass.of(cut.keys) / wanted if mass is not None and wanted > 0 else None
-            runs.append(ItemRun(index, item.sequence(setting.positions), cut, 0, len(cut.keys), drawn_from, ratio))
+            ratio = (
+                mass.of(cut.keys) / wanted if mass is not None and wanted > 0 else None
+            )
+            runs.append(
+                ItemRun(
+                    index,
+                    item.sequence(setting.positions),
+                    cut,
+                    0,
+                    len(cut.keys),
+                    drawn_from,
+                    ratio,
+                )
+            )
     if intervention.changes:
         return PlannedRuns(intervention, tuple(runs))
-    order = np.argsort(priorities(setting.seed, f"{intervention.name} order", [item.item_id for item in items]))
+    order = np.argsort(
+        priorities(
+            setting.seed, f"{intervention.name} order", [item.item_id for item in items]
+        )
+    )
     return PlannedRuns(intervention, tuple(runs), tuple(order.tolist()))
 
 
-def plan_rewrite(intervention: Intervention, items: Sequence[Item], setting: Setting) -> PlannedRuns:
+def plan_rewrite(
+    intervention: Intervention, items: Sequence[Item], setting: Setting
+) -> PlannedRuns:
     assert intervention.rewrite is not None, f"{intervention.name} has no rewrite"
     some = some_items(items, setting)
     if intervention.max_items is not None:
         among = [items[index] for index in some]
-        some = some[_draw_items(among, setting, f"{intervention.name} items", intervention.max_items)]
+        some = some[
+            _draw_items(
+                among, setting, f"{intervention.name} items", intervention.max_items
+            )
+        ]
     written = intervention.rewrite(items, some.tolist(), setting)
-    runs = [run for run in written if setting.context is None or len(run.sequence.ids) <= setting.context]
+    runs = [
+        run
+        for run in written
+        if setting.context is None or len(run.sequence.ids) <= setting.context
+    ]
     if not intervention.changes:
-        other = sum(run.sequence.ids != items[run.item].located.input_ids for run in runs)
+        other = sum(
+            run.sequence.ids != items[run.item].located.input_ids for run in runs
+        )
         if other:
-            raise InterventionNotApplied(f"{intervention.name}: {other} texts are not what they were, and must be")
+            raise InterventionNotApplied(
+                f"{intervention.name}: {other} texts are not what they were, and must be"
+            )
     in_order = tuple(sorted(runs, key=lambda run: (run.item, run.run)))
     return PlannedRuns(intervention, in_order, too_long=len(written) - len(runs))
 
@@ -109,7 +158,11 @@ def plan_experiment(
 ) -> tuple[list[PlannedRuns], list[Missing]]:
     """All runs of one experiment's interventions, at least `needed` items each, and why others cannot be run."""
     planned, missing = [], []
-    masses = setting.masses() if any(intervention.by_attention for intervention in interventions) else {}
+    masses = (
+        setting.masses()
+        if any(intervention.by_attention for intervention in interventions)
+        else {}
+    )
     for intervention in interventions:
         reason = _explain_unavailable(intervention, items, setting, windows, needed)
         if reason is not None:
@@ -128,12 +181,19 @@ def plan_experiment(
 
 
 def _count_runs(
-    intervention: Intervention, planned: PlannedRuns, items: Sequence[Item], setting: Setting, needed: int
+    intervention: Intervention,
+    planned: PlannedRuns,
+    items: Sequence[Item],
+    setting: Setting,
+    needed: int,
 ) -> tuple[str | None, bool]:
     """What to report of the items that can't be rewritten, and whether enough can."""
     wanted, n = len(some_items(items, setting)), len({run.item for run in planned.runs})
     least = min(needed, math.ceil(0.8 * wanted))
-    about, why = f"{intervention.name} ({intervention.entry.label})", intervention.why_few
+    about, why = (
+        f"{intervention.name} ({intervention.entry.label})",
+        intervention.why_few,
+    )
     if planned.too_long:
         why = f"{planned.too_long} texts do not fit the model's context of {setting.context:,} tokens"
     if n < least:
@@ -144,31 +204,47 @@ def _count_runs(
 
 
 def _explain_unavailable(
-    intervention: Intervention, items: Sequence[Item], setting: Setting, windows: Sequence[int | None], needed: int
+    intervention: Intervention,
+    items: Sequence[Item],
+    setting: Setting,
+    windows: Sequence[int | None],
+    needed: int,
 ) -> str | None:
     """Why an intervention cannot be run on these items; None if it can."""
     if intervention.edges == "direct" and setting.edges == "direct":
-        return "the knockout itself cuts direct edges only; run with --edges all for both"
+        return (
+            "the knockout itself cuts direct edges only; run with --edges all for both"
+        )
     if intervention.edges == "direct" and "answer_before" in setting.positions:
         return "a position before the answer's tokens is read, and direct edges lead to those only"
     about = f"{intervention.name} ({intervention.entry.label})"
     if intervention.edges == "direct" and _is_hidden(items, setting, windows):
         return f"{about}: a layer's sliding window already hides the exact tokens from the answer of some items"
-    if intervention.rewrite is None and (intervention.part is not None or intervention.whole):
+    if intervention.rewrite is None and (
+        intervention.part is not None or intervention.whole
+    ):
         n = sum(intervention.applies(item) for item in items)
         if n < needed:
-            why = "have template tokens that could be cut" if intervention.whole else "say such words"
+            why = (
+                "have template tokens that could be cut"
+                if intervention.whole
+                else "say such words"
+            )
             return f"{about}: {n} of {len(items)} questions {why}, {needed} needed"
     return None
 
 
-def _is_hidden(items: Sequence[Item], setting: Setting, windows: Sequence[int | None]) -> bool:
+def _is_hidden(
+    items: Sequence[Item], setting: Setting, windows: Sequence[int | None]
+) -> bool:
     """Whether direct edges don't exist: from no item in some layer, or from some item in no layer."""
     if set(windows) == {None}:
         return False
     reached = [
         [
-            Cut(item.located.question_tokens, "direct").takes_edges(item.sequence(setting.positions), window)
+            Cut(item.located.question_tokens, "direct").takes_edges(
+                item.sequence(setting.positions), window
+            )
             for item in items
         ]
         for window in set(windows)
@@ -177,7 +253,11 @@ def _is_hidden(items: Sequence[Item], setting: Setting, windows: Sequence[int | 
 
 
 def passes_of(
-    planned: Sequence[PlannedRuns], items: Sequence[Item], setting: Setting, planner: Planner, compiled: bool = False
+    planned: Sequence[PlannedRuns],
+    items: Sequence[Item],
+    setting: Setting,
+    planner: Planner,
+    compiled: bool = False,
 ) -> list[PlannedPass]:
     together: dict[tuple[object, ...], list[PlannedRuns]] = {}
     for runs in planned:
@@ -194,9 +274,13 @@ def passes_of(
             sequences = [run.sequence for run in some[0].runs]
             work = planner.states(title, sequences, shared_tokens(sequences))
         else:
-            variants = [Variant({run.item: run.cut for run in runs.runs}) for runs in some]
+            variants = [
+                Variant({run.item: run.cut for run in runs.runs}) for runs in some
+            ]
             sequences = [item.sequence(setting.positions) for item in items]
             own = prefix[:1] if kind.whole else prefix
-            work = planner.states(title, sequences, own, variants, some[0].order, compiled)
+            work = planner.states(
+                title, sequences, own, variants, some[0].order, compiled
+            )
         passes.append(PlannedPass(work, tuple(some)))
     return passes

@@ -19,13 +19,38 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from torch import Tensor
 
-from anchorscope.answers.generate import CHAT, LINE, TEXT, Answer, known_answers, longest_answer, with_thinking
-from anchorscope.answers.template import CLOSE, Prompt, Template, build_prompts, prefix_length
+from anchorscope.answers.generate import (
+    CHAT,
+    LINE,
+    TEXT,
+    Answer,
+    known_answers,
+    longest_answer,
+    with_thinking,
+)
+from anchorscope.answers.template import (
+    CLOSE,
+    Prompt,
+    Template,
+    build_prompts,
+    prefix_length,
+)
 from anchorscope.datasets.question import Question
-from anchorscope.engine.batching import MOST_AT_ONCE, MemoryFacts, compile_threshold, memory_facts, plan_batches
+from anchorscope.engine.batching import (
+    MOST_AT_ONCE,
+    MemoryFacts,
+    compile_threshold,
+    memory_facts,
+    plan_batches,
+)
 from anchorscope.engine.decode import Sampling, decoded_lengths
 from anchorscope.engine.rows import tokens_of
-from anchorscope.engine.sequences import CLEAN, TokenSequence, Variant, shared_prefix_length
+from anchorscope.engine.sequences import (
+    CLEAN,
+    TokenSequence,
+    Variant,
+    shared_prefix_length,
+)
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.plan.state_files import StateRows
@@ -100,13 +125,19 @@ class StatesPass(_Batched):
         runs = self.variants[variant].runs
         return sorted(item for batch in self.batches for item in batch if runs(item))
 
-    def writing_shards(self, folder: Path, d_model: int, dtype: str, n_layers: int) -> "list[StatesPass]":
+    def writing_shards(
+        self, folder: Path, d_model: int, dtype: str, n_layers: int
+    ) -> "list[StatesPass]":
         """Shards that write the states which are kept to files in a folder."""
         files: list[StateRows | None] = []
         for variant, places in enumerate(self.keep):
             rows = np.array(self.run_by(variant), dtype=np.int64)
             shape = (len(places), self.n_layers or n_layers, len(rows), d_model)
-            file = StateRows(str(folder / uuid.uuid4().hex), dtype, shape, rows) if len(places) and len(rows) else None
+            file = (
+                StateRows(str(folder / uuid.uuid4().hex), dtype, shape, rows)
+                if len(places) and len(rows)
+                else None
+            )
             if file is not None:
                 file.create()
             files.append(file)
@@ -116,7 +147,12 @@ class StatesPass(_Batched):
             return file.take(np.searchsorted(file.rows, names))
 
         return [
-            replace(shard, into=tuple(file and rows_of(shard, at, file) for at, file in enumerate(files)))
+            replace(
+                shard,
+                into=tuple(
+                    file and rows_of(shard, at, file) for at, file in enumerate(files)
+                ),
+            )
             for shard in self.shards()
         ]
 
@@ -128,7 +164,9 @@ class StatesPass(_Batched):
             for item in batch
             if variant.runs(item)
         }
-        own = sorted({*batch, *donors})  # in the order of the whole: rows of a batch stand as they do there
+        own = sorted(
+            {*batch, *donors}
+        )  # in the order of the whole: rows of a batch stand as they do there
         index_of = {item: index for index, item in enumerate(own)}
         return replace(
             self,
@@ -148,10 +186,16 @@ class StatesPass(_Batched):
 
     def replanned(self, tokens: int, n_layers: int) -> "StatesPass":
         order = [item for batch in self.batches for item in batch]
-        return replace(self, batches=_batches(self.lengths(n_layers), tokens, order), batch_tokens=tokens)
+        return replace(
+            self,
+            batches=_batches(self.lengths(n_layers), tokens, order),
+            batch_tokens=tokens,
+        )
 
 
-def _batches(lengths: Sequence[int], tokens: int, order: Sequence[int] | None = None) -> tuple[tuple[int, ...], ...]:
+def _batches(
+    lengths: Sequence[int], tokens: int, order: Sequence[int] | None = None
+) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, plan_batches(lengths, min(tokens, MOST_AT_ONCE), order)))
 
 
@@ -182,7 +226,15 @@ class Planner:
         compiled: bool = False,
     ) -> StatesPass:
         """A pass with its batches: by length, as many as the budget allows; `order` breaks ties between equal ones."""
-        whole = StatesPass(title, tuple(sequences), prefix, tuple(variants), (), self.batch_tokens, compiled)
+        whole = StatesPass(
+            title,
+            tuple(sequences),
+            prefix,
+            tuple(variants),
+            (),
+            self.batch_tokens,
+            compiled,
+        )
         lengths = whole.lengths(self.n_layers)
         run = [item for item in (order or range(len(lengths))) if lengths[item]]
         return replace(whole, batches=_batches(lengths, self.batch_tokens, run))
@@ -191,10 +243,16 @@ class Planner:
 def shared_tokens(sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
     """The leading tokens that all of these sequences begin with, before an answer begins or a state is read."""
     limits = [min(sequence.answer_start, *sequence.read_at) for sequence in sequences]
-    return tuple(sequences[0].ids[: shared_prefix_length([sequence.ids for sequence in sequences], limits)])
+    return tuple(
+        sequences[0].ids[
+            : shared_prefix_length([sequence.ids for sequence in sequences], limits)
+        ]
+    )
 
 
-def before_answers(prefix: tuple[int, ...], sequences: Sequence[TokenSequence]) -> tuple[int, ...]:
+def before_answers(
+    prefix: tuple[int, ...], sequences: Sequence[TokenSequence]
+) -> tuple[int, ...]:
     """The part of a shared beginning before every token that predicts an answer token."""
     return prefix[: max(0, min(sequence.answer_start for sequence in sequences) - 1)]
 
@@ -238,7 +296,10 @@ class SaliencyPass(_Batched):
         return replace(
             self,
             sequences=tuple(self.sequences[item] for item in own),
-            keys={name: tuple(sets[item] for item in own) for name, sets in self.keys.items()},
+            keys={
+                name: tuple(sets[item] for item in own)
+                for name, sets in self.keys.items()
+            },
             layers=tuple(self.layers[item] for item in own),
             weight=self.weight[own],
             bias=self.bias[own],
@@ -255,7 +316,11 @@ class SaliencyPass(_Batched):
         batches = [
             tuple(batch)
             for level in sorted(set(self.layers), reverse=True)
-            for batch in plan_batches(lengths, at_once, [at for at, layer in enumerate(self.layers) if layer == level])
+            for batch in plan_batches(
+                lengths,
+                at_once,
+                [at for at, layer in enumerate(self.layers) if layer == level],
+            )
         ]
         return replace(self, batches=tuple(batches), batch_tokens=tokens)
 
@@ -271,11 +336,18 @@ def plan_saliency(
     bias: Float[Tensor, " item"],
 ) -> SaliencyPass:
     """The pass, with as many tokens together as the budget and memory with gradients allow."""
-    whole = SaliencyPass(tuple(sequences), prefix, keys, site, tuple(layers), weight, bias)
+    whole = SaliencyPass(
+        tuple(sequences), prefix, keys, site, tuple(layers), weight, bias
+    )
     tokens = planner.batch_tokens
     if planner.memory is not None:
         longest = max(len(sequence.ids) for sequence in sequences)
-        tokens = min(tokens, planner.memory.tokens_with_gradients(max(layers) + 1, longest - len(prefix), longest))
+        tokens = min(
+            tokens,
+            planner.memory.tokens_with_gradients(
+                max(layers) + 1, longest - len(prefix), longest
+            ),
+        )
     return whole.replanned(tokens, planner.n_layers)
 
 
@@ -297,7 +369,10 @@ class DecodePass(_Batched):
     def shards(self) -> "list[DecodePass]":
         sampling = self.sampling
         return [
-            replace(_prompt_shard(self, batch), sampling=None if sampling is None else sampling.take(batch))
+            replace(
+                _prompt_shard(self, batch),
+                sampling=None if sampling is None else sampling.take(batch),
+            )
             for batch in self.batches
         ]
 
@@ -311,7 +386,9 @@ class DecodePass(_Batched):
 
 def _prompt_shard(work: P, batch: tuple[int, ...]) -> P:
     prompts = tuple(work.prompts[index] for index in batch)
-    return replace(work, prompts=prompts, batches=(tuple(range(len(batch))),), items=batch)
+    return replace(
+        work, prompts=prompts, batches=(tuple(range(len(batch))),), items=batch
+    )
 
 
 def plan_decoding(
@@ -323,7 +400,16 @@ def plan_decoding(
     batch_tokens: int,
     sampling: Sampling | None = None,
 ) -> DecodePass:
-    whole = DecodePass(title, tuple(prompts), prefix, max_new_tokens, ending, (), batch_tokens, sampling)
+    whole = DecodePass(
+        title,
+        tuple(prompts),
+        prefix,
+        max_new_tokens,
+        ending,
+        (),
+        batch_tokens,
+        sampling,
+    )
     return whole.replanned(batch_tokens, 0)
 
 
@@ -354,20 +440,33 @@ class AnswersPass:
         """Every question this many times in turn, answered at random, supplied answers too; draws depend on seed,
         `item_id` and the sample's number alone."""
         names = [question.item_id for question in self.questions]
-        seeds = [priorities(seed, f"sampled answer {sample}", names) for sample in range(n_samples)]
+        seeds = [
+            priorities(seed, f"sampled answer {sample}", names)
+            for sample in range(n_samples)
+        ]
         sampling = Sampling(np.stack(seeds, axis=1).reshape(-1))
-        questions = tuple(question for question in self.questions for _ in range(n_samples))
+        questions = tuple(
+            question for question in self.questions for _ in range(n_samples)
+        )
         prompts = tuple(prompt for prompt in self.prompts for _ in range(n_samples))
-        return replace(self, questions=questions, prompts=prompts, known={}, sampling=sampling)
+        return replace(
+            self, questions=questions, prompts=prompts, known={}, sampling=sampling
+        )
 
     def decoding(self, which: Sequence[int], thinking: bool = False) -> DecodePass:
         """The pass that answers some of the questions; with room for a thinking block where asked for."""
-        most = with_thinking(self.max_new_tokens) if thinking else longest_answer(self.template, self.max_new_tokens)
+        most = (
+            with_thinking(self.max_new_tokens)
+            if thinking
+            else longest_answer(self.template, self.max_new_tokens)
+        )
         ending = CHAT if self.template.kind == "chat" else LINE
         sampling = None if self.sampling is None else self.sampling.take(which)
         title = "answers" if sampling is None else "sampled answers"
         prompts = [self.prompts[index].ids for index in which]
-        return plan_decoding(title, prompts, self.prefix, most, ending, self.batch_tokens, sampling)
+        return plan_decoding(
+            title, prompts, self.prefix, most, ending, self.batch_tokens, sampling
+        )
 
 
 def plan_answers(
@@ -380,25 +479,45 @@ def plan_answers(
 ) -> AnswersPass:
     """The pass that answers questions; those that don't fit the model's context are left out."""
     prompts = build_prompts(tokenizer, questions, template, context)
-    answers = known_answers(tokenizer, template, questions, prompts, max_new_tokens, context)
+    answers = known_answers(
+        tokenizer, template, questions, prompts, max_new_tokens, context
+    )
     fitting = [prompt for prompt in prompts if prompt.ids]
     prefix = fitting[0].ids[: prefix_length(fitting)] if fitting else ()
     return AnswersPass(
-        tuple(questions), tuple(prompts), answers, prefix, template, max_new_tokens, batch_tokens, tokenizer, context
+        tuple(questions),
+        tuple(prompts),
+        answers,
+        prefix,
+        template,
+        max_new_tokens,
+        batch_tokens,
+        tokenizer,
+        context,
     )
 
 
 def plan_thinking(
-    questions: Sequence[Question], tokenizer: Any, template: Template, max_tokens: int, batch_tokens: int
+    questions: Sequence[Question],
+    tokenizer: Any,
+    template: Template,
+    max_tokens: int,
+    batch_tokens: int,
 ) -> DecodePass:
     """The pass in which the model thinks about questions, and goes on to its answer."""
-    encoded = template.encode(tokenizer, [template.ask_to_think(question) for question in questions])
+    encoded = template.encode(
+        tokenizer, [template.ask_to_think(question) for question in questions]
+    )
     prompts = [ids for ids, _ in encoded]
     shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
-    return plan_decoding("thinking", prompts, prompts[0][:shared], max_tokens, TEXT, batch_tokens)
+    return plan_decoding(
+        "thinking", prompts, prompts[0][:shared], max_tokens, TEXT, batch_tokens
+    )
 
 
-def with_thinking_of(questions: Sequence[Question], texts: Sequence[str]) -> list[Question]:
+def with_thinking_of(
+    questions: Sequence[Question], texts: Sequence[str]
+) -> list[Question]:
     """The questions with what the model thought, from all that it wrote; without those whose thinking never closes."""
     parts = [text.partition(CLOSE) for text in texts]
     return [
@@ -427,15 +546,22 @@ class ChoicesPass(_Batched):
         return [len(ids) - len(self.prefix) for ids in self.prompts]
 
     def replanned(self, tokens: int, n_layers: int) -> "ChoicesPass":
-        return replace(self, batches=_batches(self.lengths(n_layers), tokens), batch_tokens=tokens)
+        return replace(
+            self, batches=_batches(self.lengths(n_layers), tokens), batch_tokens=tokens
+        )
 
 
 def plan_choices(
-    title: str, prompts: Sequence[tuple[int, ...]], choices: Sequence[int], batch_tokens: int
+    title: str,
+    prompts: Sequence[tuple[int, ...]],
+    choices: Sequence[int],
+    batch_tokens: int,
 ) -> ChoicesPass:
     """The pass that gives, after each prompt, the log-probabilities of the chosen tokens."""
     shared = shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
-    whole = ChoicesPass(title, tuple(prompts), prompts[0][:shared], tuple(choices), (), batch_tokens)
+    whole = ChoicesPass(
+        title, tuple(prompts), prompts[0][:shared], tuple(choices), (), batch_tokens
+    )
     return whole.replanned(batch_tokens, 0)
 
 

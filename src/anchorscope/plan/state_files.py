@@ -31,7 +31,9 @@ class FileTensor(NamedTuple):
     def map(self) -> Tensor:
         """The tensor; its numbers are read when they are used."""
         dtype = getattr(torch, self.dtype)
-        whole = torch.from_file(self.path, True, os.path.getsize(self.path) // dtype.itemsize, dtype=dtype)
+        whole = torch.from_file(
+            self.path, True, os.path.getsize(self.path) // dtype.itemsize, dtype=dtype
+        )
         return whole.as_strided(self.shape, self.stride, self.offset)
 
 
@@ -40,7 +42,13 @@ def file_of(tensor: Tensor) -> FileTensor | None:
     path = tensor.untyped_storage().filename if tensor.device.type == "cpu" else None
     if path is None:
         return None
-    return FileTensor(path, _name(tensor.dtype), tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+    return FileTensor(
+        path,
+        _name(tensor.dtype),
+        tuple(tensor.shape),
+        tensor.stride(),
+        int(tensor.storage_offset()),
+    )
 
 
 def _name(dtype: torch.dtype) -> str:
@@ -52,7 +60,9 @@ def to_file(tensor: Tensor, folder: Path) -> FileTensor:
     whole, path = tensor.detach().cpu().contiguous(), folder / uuid.uuid4().hex
     folder.mkdir(parents=True, exist_ok=True)
     path.write_bytes(whole.view(-1).view(torch.uint8).numpy().data)
-    return FileTensor(str(path), _name(whole.dtype), tuple(whole.shape), whole.stride(), 0)
+    return FileTensor(
+        str(path), _name(whole.dtype), tuple(whole.shape), whole.stride(), 0
+    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,13 @@ class StateRows:
     def nbytes(self) -> int:
         """Of these rows."""
         places, layers, _, width = self.shape
-        return places * layers * len(self.rows) * width * int(getattr(torch, self.dtype).itemsize)
+        return (
+            places
+            * layers
+            * len(self.rows)
+            * width
+            * int(getattr(torch, self.dtype).itemsize)
+        )
 
     def create(self) -> None:
         """Makes the file, as large as it will be, where these are all of its rows."""
@@ -79,15 +95,25 @@ class StateRows:
         """The same file for other rows."""
         return replace(self, rows=rows)
 
-    def write(self, states: Float[Tensor, "place layer item d_model"]) -> Float[Tensor, "place layer all d_model"]:
+    def write(
+        self, states: Float[Tensor, "place layer item d_model"]
+    ) -> Float[Tensor, "place layer all d_model"]:
         """Puts a shard's states to their rows; all states of the file, of which others may still be missing.
 
         Written, not mapped: on a network file system two machines may not change one page of a mapped file.
         """
-        assert _name(states.dtype) == self.dtype, f"{states.dtype} states for a file of {self.dtype}"
+        assert _name(states.dtype) == self.dtype, (
+            f"{states.dtype} states for a file of {self.dtype}"
+        )
         if len(self.rows):
             self._write(states.contiguous())
-        return FileTensor(self.path, self.dtype, self.shape, torch.empty(self.shape, device="meta").stride(), 0).map()
+        return FileTensor(
+            self.path,
+            self.dtype,
+            self.shape,
+            torch.empty(self.shape, device="meta").stride(),
+            0,
+        ).map()
 
     def _write(self, states: Tensor) -> None:
         places, layers, n_rows, width = self.shape
@@ -102,7 +128,9 @@ class StateRows:
             for place in range(places):
                 for layer in range(layers):
                     begin = (place * layers + layer) * n_rows
-                    for row, values in zip(self.rows.tolist(), content[place, layer], strict=True):
+                    for row, values in zip(
+                        self.rows.tolist(), content[place, layer], strict=True
+                    ):
                         _write_all(handle, memoryview(values), (begin + row) * size)
         finally:
             os.close(handle)

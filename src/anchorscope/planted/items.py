@@ -47,7 +47,13 @@ class Cell:
     @property
     def phrase(self) -> str:
         """What kind of phrase it ends with."""
-        return NEUTRAL if self.pathway == "question" else ALWAYS if self.truthful else NEVER
+        return (
+            NEUTRAL
+            if self.pathway == "question"
+            else ALWAYS
+            if self.truthful
+            else NEVER
+        )
 
     @property
     def name(self) -> str:
@@ -55,7 +61,9 @@ class Cell:
         return f"{self.pathway}-{str(self.truthful).lower()}"
 
 
-CELLS = tuple(Cell(pathway, truthful) for pathway in PATHWAYS for truthful in (True, False))
+CELLS = tuple(
+    Cell(pathway, truthful) for pathway in PATHWAYS for truthful in (True, False)
+)
 """All six, pathway by pathway, true before false."""
 
 RIGHT_VERDICT, WRONG_VERDICT = "right", "wrong"
@@ -97,8 +105,17 @@ class Language:
 
     def words(self) -> list[str]:
         """All words that a question, an answer or a verdict may hold, each once."""
-        wording_words = [word for wording in WORDINGS for word in re.findall(r"\w+", re.sub(r"{\w+}", "", wording))]
-        phrases = [word for kind in _CLASSES for phrase in self.phrases[kind] for word in phrase.split()]
+        wording_words = [
+            word
+            for wording in WORDINGS
+            for word in re.findall(r"\w+", re.sub(r"{\w+}", "", wording))
+        ]
+        phrases = [
+            word
+            for kind in _CLASSES
+            for phrase in self.phrases[kind]
+            for word in phrase.split()
+        ]
         own = [*self.subjects, *self.relations, *self.objects, *self.fillers, *phrases]
         return list(dict.fromkeys([*wording_words, *own, RIGHT_VERDICT, WRONG_VERDICT]))
 
@@ -109,15 +126,22 @@ def the_language() -> Language:
     rng = np.random.default_rng(_SEED)
     sizes = (_SUBJECTS, _RELATIONS, _OBJECTS, _FILLERS, _PHRASE_WORDS, _PHRASE_WORDS)
     words = iter(_invented(sum(sizes), rng))
-    subjects, relations, objects, fillers, firsts, seconds = (tuple(next(words) for _ in range(n)) for n in sizes)
-    subjects = tuple(word.capitalize() for word in subjects)  # a name, also to rules that know no metadata
+    subjects, relations, objects, fillers, firsts, seconds = (
+        tuple(next(words) for _ in range(n)) for n in sizes
+    )
+    subjects = tuple(
+        word.capitalize() for word in subjects
+    )  # a name, also to rules that know no metadata
     phrases: dict[str, list[str]] = {kind: [] for kind in _CLASSES}
     for (i, first), (j, second) in product(enumerate(firsts), enumerate(seconds)):
         phrases[_CLASSES[(i + j) % len(_CLASSES)]].append(f"{first} {second}")
     facts: dict[tuple[str, str], str] = {}
     for relation in relations:
         dealt = rng.permutation(np.resize(np.arange(len(objects)), len(subjects)))
-        facts |= {(subject, relation): objects[at] for subject, at in zip(subjects, dealt.tolist(), strict=True)}
+        facts |= {
+            (subject, relation): objects[at]
+            for subject, at in zip(subjects, dealt.tolist(), strict=True)
+        }
     frozen = {kind: tuple(words_of_kind) for kind, words_of_kind in phrases.items()}
     return Language(subjects, relations, objects, fillers, frozen, facts)
 
@@ -125,7 +149,10 @@ def the_language() -> Language:
 def _invented(n: int, rng: np.random.Generator) -> list[str]:
     """Words that can be spoken ("velor", "tamik"); no last letter is n, so that "seven" is none of them."""
     vowels = "aeiou"
-    every = ["".join(letters) for letters in product("bdfgklmprtvz", vowels, "bdglmnrtvz", vowels, "klmrtx")]
+    every = [
+        "".join(letters)
+        for letters in product("bdfgklmprtvz", vowels, "bdglmnrtvz", vowels, "klmrtx")
+    ]
     return [every[at] for at in rng.choice(len(every), size=n, replace=False).tolist()]
 
 
@@ -177,7 +204,10 @@ def most_items() -> int:
 def planted_items(n: int, seed: int = 0) -> list[PlantedItem]:
     """Draws n items, in random order."""
     language, counts = the_language(), _counts(max(n, 0))
-    sizes = {pathway: max(counts[Cell(pathway, True)], counts[Cell(pathway, False)]) for pathway in PATHWAYS}
+    sizes = {
+        pathway: max(counts[Cell(pathway, True)], counts[Cell(pathway, False)])
+        for pathway in PATHWAYS
+    }
     if n < 1 or 2 * sum(sizes.values()) > most_items():
         raise UserError(
             f"Planted items: {n:,} cannot be drawn; 1 to {most_items():,} are possible, because no question is asked "
@@ -188,22 +218,44 @@ def planted_items(n: int, seed: int = 0) -> list[PlantedItem]:
     items = []
     for pathway, size in sizes.items():
         some = [next(pairs) for _ in range(size)]
-        wrong, fillers = _wrong_objects(language, some, rng), _dealt(language.fillers, size, rng)
+        wrong, fillers = (
+            _wrong_objects(language, some, rng),
+            _dealt(language.fillers, size, rng),
+        )
         for cell in (Cell(pathway, True), Cell(pathway, False)):
             # Neutral phrases are dealt alike to true and false items.
-            phrases = _dealt(language.phrases[cell.phrase], size, np.random.default_rng([seed, 1]))
+            phrases = _dealt(
+                language.phrases[cell.phrase], size, np.random.default_rng([seed, 1])
+            )
             for at, pair in enumerate(some[: counts[cell]]):
                 right = language.facts[pair.subject, pair.relation]
-                first = {FILLER: fillers[at], RIGHT: right}.get(cell.first_word, wrong[at])
+                first = {FILLER: fillers[at], RIGHT: right}.get(
+                    cell.first_word, wrong[at]
+                )
                 items.append(_item(language, cell, at, pair, f"{first} {phrases[at]}"))
     return [items[at] for at in rng.permutation(len(items))]
 
 
 def json_lines(items: Sequence[PlantedItem]) -> str:
     """Items as the JSON lines that `--dataset PATH` reads; the planted pathway ends in the items' metadata."""
-    names = ("question", "answers", "subject", "relation", "property_words", "model_answer", "truthful", "pathway")
-    rows = ((item.item_id, {**asdict(item), "property_words": [item.relation]}) for item in items)
-    return "".join(json.dumps({"id": item_id, **{name: row[name] for name in names}}) + "\n" for item_id, row in rows)
+    names = (
+        "question",
+        "answers",
+        "subject",
+        "relation",
+        "property_words",
+        "model_answer",
+        "truthful",
+        "pathway",
+    )
+    rows = (
+        (item.item_id, {**asdict(item), "property_words": [item.relation]})
+        for item in items
+    )
+    return "".join(
+        json.dumps({"id": item_id, **{name: row[name] for name in names}}) + "\n"
+        for item_id, row in rows
+    )
 
 
 def _pairs(language: Language, n: int, rng: np.random.Generator) -> list[_Pair]:
@@ -222,7 +274,9 @@ def _pairs(language: Language, n: int, rng: np.random.Generator) -> list[_Pair]:
     return pairs
 
 
-def _wrong_objects(language: Language, pairs: Sequence[_Pair], rng: np.random.Generator) -> list[str]:
+def _wrong_objects(
+    language: Language, pairs: Sequence[_Pair], rng: np.random.Generator
+) -> list[str]:
     """A wrong object for each pair: the right one of another pair of its relation, each used once."""
     right = [language.facts[pair.subject, pair.relation] for pair in pairs]
     given = list(right)
@@ -230,7 +284,11 @@ def _wrong_objects(language: Language, pairs: Sequence[_Pair], rng: np.random.Ge
         places = [at for at, pair in enumerate(pairs) if pair.relation == relation]
         dealt = rng.permutation(places).tolist()
         for _ in range(_TRIES):
-            clashes = [index for index, at in enumerate(places) if right[dealt[index]] == right[at]]
+            clashes = [
+                index
+                for index, at in enumerate(places)
+                if right[dealt[index]] == right[at]
+            ]
             if not clashes:
                 break
             for index in clashes:
@@ -240,7 +298,9 @@ def _wrong_objects(language: Language, pairs: Sequence[_Pair], rng: np.random.Ge
             given[at] = right[source]
     # Of a handful of pairs all may have the same object: then any other one has to do.
     return [
-        wrong if wrong != own else str(rng.choice([other for other in language.objects if other != own]))
+        wrong
+        if wrong != own
+        else str(rng.choice([other for other in language.objects if other != own]))
         for wrong, own in zip(given, right, strict=True)
     ]
 
@@ -251,7 +311,9 @@ def _dealt(words: Sequence[str], n: int, rng: np.random.Generator) -> list[str]:
     return [words[at] for dealt in rounds for at in dealt.tolist()][:n]
 
 
-def _item(language: Language, cell: Cell, number: int, pair: _Pair, answer: str) -> PlantedItem:
+def _item(
+    language: Language, cell: Cell, number: int, pair: _Pair, answer: str
+) -> PlantedItem:
     wording = pair.wordings[0 if cell.truthful else 1]
     return PlantedItem(
         item_id=f"{cell.name}-{number}",

@@ -24,15 +24,24 @@ from anchorscope.progress import Progress
 Result = TypeVar("Result")
 
 _FLOAT = 4  # bytes
-_PER_ITEM, _PER_FEATURE = 10, 12  # numbers of each column, per item and per feature, that the solver holds at its peak
+_PER_ITEM, _PER_FEATURE = (
+    10,
+    12,
+)  # numbers of each column, per item and per feature, that the solver holds at its peak
 _CPU_CHUNK_BYTES = 2**30  # of one chunk
-_CPU_BYTES = 2**32  # of all chunks that are solved at the same time; the states themselves are there already
+_CPU_BYTES = (
+    2**32
+)  # of all chunks that are solved at the same time; the states themselves are there already
 _CPU_VALUES = 2**21  # states that a core works on at once
 _CPU_PROBLEMS = 8  # more at once save no more overhead
-_GPU_SHARE = 1 / 4  # of all its memory: the model is there too, and chunks that are larger gain nothing
+_GPU_SHARE = (
+    1 / 4
+)  # of all its memory: the model is there too, and chunks that are larger gain nothing
 _OTHER_BYTES = 2**32  # of devices that don't report their memory
 _OVERLAP_BYTES = 2**30  # from so much on, copying is worth hiding behind the solving
-_MIN_CHUNKS = 4  # so that a CPU's cores have work, and a GPU something to copy meanwhile
+_MIN_CHUNKS = (
+    4  # so that a CPU's cores have work, and a GPU something to copy meanwhile
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,11 @@ class ChunkPlan:
 
 
 def plan_chunks(
-    shape: tuple[int, int, int], n_columns: int, device: torch.device, memory: int | None = None, itemsize: int = _FLOAT
+    shape: tuple[int, int, int],
+    n_columns: int,
+    device: torch.device,
+    memory: int | None = None,
+    itemsize: int = _FLOAT,
 ) -> ChunkPlan:
     """What fits: first fewer problems at once, then fewer columns.
 
@@ -56,11 +69,17 @@ def plan_chunks(
     n_problems, n_items, width = shape
     budget = (memory or chunk_bytes(device)) // _FLOAT
     item_values, column_values = _values(n_items, width)
-    room = budget - item_values if item_values + column_values <= budget else budget // 2
+    room = (
+        budget - item_values if item_values + column_values <= budget else budget // 2
+    )
     columns = max(1, min(n_columns, room // column_values))
-    problems = min(n_problems, max(1, budget // (item_values + columns * column_values)))
+    problems = min(
+        n_problems, max(1, budget // (item_values + columns * column_values))
+    )
     if device.type == "cpu":
-        problems = min(problems, max(1, _CPU_VALUES // (n_items * width)), _CPU_PROBLEMS)
+        problems = min(
+            problems, max(1, _CPU_VALUES // (n_items * width)), _CPU_PROBLEMS
+        )
     if device.type == "cpu" or n_problems * n_items * width * itemsize > _OVERLAP_BYTES:
         problems = min(problems, -(-n_problems // _MIN_CHUNKS))
     return ChunkPlan(problems, columns)
@@ -127,17 +146,24 @@ def solve_here(
 ) -> list[Result]:
     """All chunks as one block, in this process."""
     n_problems, n_items, width = problems.shape
-    plan = plan_chunks((n_problems, n_items, width), n_columns, device, None, problems.element_size())
+    plan = plan_chunks(
+        (n_problems, n_items, width), n_columns, device, None, problems.element_size()
+    )
     return [function(problems, plan, *arguments, device=device, progress=progress)]
 
 
 def _solve_while_memory_lasts(
-    states: Tensor, plan: ChunkPlan, device: torch.device, work: Callable[[Tensor, ChunkPlan], Result]
+    states: Tensor,
+    plan: ChunkPlan,
+    device: torch.device,
+    work: Callable[[Tensor, ChunkPlan], Result],
 ) -> Iterator[Result]:
     """The chunks' results, up to the first for which memory runs out."""
     chunks = states.split(plan.problems)
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(_fetched, chunks[0], device)  # copied by the side, while the chunk before is solved
+        coming = pool.submit(
+            _fetched, chunks[0], device
+        )  # copied by the side, while the chunk before is solved
         for index in range(len(chunks)):
             try:
                 fetched_chunk = coming.result()
@@ -151,7 +177,9 @@ def _solve_while_memory_lasts(
             yield result
 
 
-def _shrink_plan(plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]) -> ChunkPlan:
+def _shrink_plan(
+    plan: ChunkPlan, states: Tensor, device: torch.device, notes: list[str]
+) -> ChunkPlan:
     free_memory()  # what the failed chunk held is unreferenced by now
     n_items, width = states.shape[1:]
     smaller = halved(plan)
@@ -182,11 +210,18 @@ def chunk_bytes(device: torch.device) -> int:
         return _CPU_CHUNK_BYTES
     if device.type != "cuda":
         return _OTHER_BYTES
-    return 1 << (int(_GPU_SHARE * torch.cuda.get_device_properties(device).total_memory).bit_length() - 1)
+    return 1 << (
+        int(
+            _GPU_SHARE * torch.cuda.get_device_properties(device).total_memory
+        ).bit_length()
+        - 1
+    )
 
 
 def _fetched(chunk: Tensor, device: torch.device) -> Tensor:
-    if device.type != "cuda" or chunk.device.type != "cpu":  # what is on a GPU already cannot be pinned
+    if (
+        device.type != "cuda" or chunk.device.type != "cpu"
+    ):  # what is on a GPU already cannot be pinned
         return chunk.to(device)
     stream = torch.cuda.Stream(device)
     with torch.cuda.stream(stream):

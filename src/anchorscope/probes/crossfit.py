@@ -78,18 +78,40 @@ def make_splits(
 ) -> Splits:
     """Halves and inner folds for given outer folds; labels are spread evenly over each, within relations if known."""
     ids = [str(index) for index in range(len(labels))] if item_ids is None else item_ids
-    n_folds, n, strata = int(folds.max()) + 1, len(labels), truth_strata(labels, relations)
+    n_folds, n, strata = (
+        int(folds.max()) + 1,
+        len(labels),
+        truth_strata(labels, relations),
+    )
     training = np.zeros((len(probes), n_folds, n), dtype=bool)
     inner = np.full((len(probes), n_folds, n), -1, dtype=np.int64)
     for fold in range(n_folds):
         others = np.flatnonzero(folds != fold)
-        half = grouped_folds(groups[others], strata[others], 2, priorities(seed, f"halves {fold}", ids)[others])
+        half = grouped_folds(
+            groups[others],
+            strata[others],
+            2,
+            priorities(seed, f"halves {fold}", ids)[others],
+        )
         for index, probe in enumerate(probes):
-            learns = others if probe == "full" else others[half == (0 if probe == "a" else 1)]
+            learns = (
+                others
+                if probe == "full"
+                else others[half == (0 if probe == "a" else 1)]
+            )
             training[index, fold, learns] = True
             order = priorities(seed, f"inner {probe} {fold}", ids)[learns]
-            inner[index, fold, learns] = grouped_folds(groups[learns], strata[learns], INNER_FOLDS, order)
-    splits = Splits(labels=labels, strata=strata, folds=folds, training=training, inner=inner, probes=probes)
+            inner[index, fold, learns] = grouped_folds(
+                groups[learns], strata[learns], INNER_FOLDS, order
+            )
+    splits = Splits(
+        labels=labels,
+        strata=strata,
+        folds=folds,
+        training=training,
+        inner=inner,
+        probes=probes,
+    )
     _refuse_one_sided(splits, len(np.unique(groups)))
     return splits
 
@@ -99,8 +121,12 @@ def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
     held_out = splits.inner[:, :, None, :] == np.arange(INNER_FOLDS)[:, None]
     learned = splits.training[:, :, None, :] & ~held_out
     folds = splits.folds == np.arange(splits.training.shape[1])[:, None]
-    sets = np.concatenate([part.reshape(-1, len(splits.labels)) for part in (held_out, learned, folds)])
-    if not ((sets & splits.labels).any(axis=1) & (sets & ~splits.labels).any(axis=1)).all():
+    sets = np.concatenate(
+        [part.reshape(-1, len(splits.labels)) for part in (held_out, learned, folds)]
+    )
+    if not (
+        (sets & splits.labels).any(axis=1) & (sets & ~splits.labels).any(axis=1)
+    ).all():
         raise UserError(
             f"The {len(splits.labels)} used items fall into {n_groups} group{'s' * (n_groups != 1)}, too few for folds "
             f"with true and false answers on every side; ask more questions (--limit), or use another --group-by."
@@ -122,11 +148,24 @@ def fit_probes(
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
     shape = splits.training.shape[:2]
-    training, inner = (part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner))
-    searched, notes = grid_search(
-        states, splits.labels, training, inner, torch.device(device), progress, title, solve=solve
+    training, inner = (
+        part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner)
     )
-    training_sets = [f"probe {probe} fold {fold}" for probe in splits.probes for fold in range(shape[1])]
+    searched, notes = grid_search(
+        states,
+        splits.labels,
+        training,
+        inner,
+        torch.device(device),
+        progress,
+        title,
+        solve=solve,
+    )
+    training_sets = [
+        f"probe {probe} fold {fold}"
+        for probe in splits.probes
+        for fold in range(shape[1])
+    ]
     sets = []
     for name, search in zip(names, searched, strict=True):
         weight, bias, strength, inner_auc = (
@@ -134,7 +173,11 @@ def fit_probes(
             for part in (search.weight, search.bias, search.strength, search.inner_auc)
         )
         unconverged = search.unconverged(name, training_sets)
-        sets.append(ProbeSet(weight, bias, strength.numpy(), inner_auc.numpy(), unconverged, notes))
+        sets.append(
+            ProbeSet(
+                weight, bias, strength.numpy(), inner_auc.numpy(), unconverged, notes
+            )
+        )
     return sets
 
 
@@ -146,11 +189,20 @@ def refit_logits(
     device: str | torch.device = "cpu",
 ) -> Float[np.ndarray, "layer item"]:
     """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
-    only_full = replace(splits, training=splits.training[:1], inner=splits.inner[:1], probes=splits.probes[:1])
-    (fitted,) = fit_probes(states[None], only_full, [f"refit {intervention}"], device, progress)
+    only_full = replace(
+        splits,
+        training=splits.training[:1],
+        inner=splits.inner[:1],
+        probes=splits.probes[:1],
+    )
+    (fitted,) = fit_probes(
+        states[None], only_full, [f"refit {intervention}"], device, progress
+    )
     scores = [
         layer.float() @ weight.T + bias  # [item, fold]
-        for layer, weight, bias in zip(states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True)
+        for layer, weight, bias in zip(
+            states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True
+        )
     ]
     own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
     return torch.stack(scores).gather(2, own)[..., 0].numpy()
@@ -168,15 +220,26 @@ class Scorer:
     """
 
     def __init__(
-        self, probe_sets: Sequence[Sequence[ProbeSet]], folds: Int[np.ndarray, " item"], device: torch.device
+        self,
+        probe_sets: Sequence[Sequence[ProbeSet]],
+        folds: Int[np.ndarray, " item"],
+        device: torch.device,
     ) -> None:
         """`probe_sets` is [position][site]; `folds` gives each item's own fold, whose probes never saw its group."""
-        weight = torch.stack([torch.stack([probes.weight for probes in row]) for row in probe_sets])
-        bias = torch.stack([torch.stack([probes.bias for probes in row]) for row in probe_sets])
+        weight = torch.stack(
+            [torch.stack([probes.weight for probes in row]) for row in probe_sets]
+        )
+        bias = torch.stack(
+            [torch.stack([probes.bias for probes in row]) for row in probe_sets]
+        )
         self._shape = bias.shape  # position, site, probe, fold, layer
         # [position · site · layer, probe · fold, d_model]: one problem per kind of state.
-        self.weight = weight.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
-        self.bias = bias.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
+        self.weight = (
+            weight.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
+        )
+        self.bias = (
+            bias.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
+        )
         self.folds = torch.as_tensor(folds, device=device)
 
     def for_folds(self, folds: Int[np.ndarray, " item"]) -> "Scorer":
@@ -186,18 +249,28 @@ class Scorer:
 
     @torch.no_grad()
     def score(
-        self, items: Sequence[int], states: Float[Tensor, "batch position site layer d_model"]
+        self,
+        items: Sequence[int],
+        states: Float[Tensor, "batch position site layer d_model"],
     ) -> Float[Tensor, "batch position site probe layer"]:
         """Log-odds of states, each item's by the probes of its own fold."""
         n_positions, n_sites, n_probes, n_folds, n_layers = self._shape
         flat = states.flatten(1, 3).transpose(0, 1)
         at_once = max(1, _VALUES_AT_ONCE // flat[0].numel())
-        parts = zip(flat.split(at_once), self.weight.split(at_once), self.bias.split(at_once), strict=True)
+        parts = zip(
+            flat.split(at_once),
+            self.weight.split(at_once),
+            self.bias.split(at_once),
+            strict=True,
+        )
         with true_float32():
             log_odds = [
-                torch.baddbmm(bias[:, None], part.float(), weight.transpose(1, 2)) for part, weight, bias in parts
+                torch.baddbmm(bias[:, None], part.float(), weight.transpose(1, 2))
+                for part, weight, bias in parts
             ]
-        scores = torch.cat(log_odds).view(n_positions, n_sites, n_layers, len(items), n_probes, n_folds)
+        scores = torch.cat(log_odds).view(
+            n_positions, n_sites, n_layers, len(items), n_probes, n_folds
+        )
         own = self.folds[to_device(torch.as_tensor(list(items)), states.device)]
         index = own[:, None, None].expand(*scores.shape[:-1], 1)
         return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 4, 2).contiguous()
@@ -209,7 +282,11 @@ def score_states(
     device = scorer.weight.device
     scores = []
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
-        part = states[..., start : start + _SCORED_AT_ONCE, :].to(device).permute(3, 0, 1, 2, 4)
+        part = (
+            states[..., start : start + _SCORED_AT_ONCE, :]
+            .to(device)
+            .permute(3, 0, 1, 2, 4)
+        )
         scores.append(scorer.score(range(start, start + len(part)), part))
     return torch.cat(scores).cpu().numpy()
 
@@ -237,7 +314,10 @@ PERMUTATIONS = 199
 
 
 def permute_within_strata(
-    labels: Bools, strata: NDArray[np.integer], permutations: int, rng: np.random.Generator
+    labels: Bools,
+    strata: NDArray[np.integer],
+    permutations: int,
+    rng: np.random.Generator,
 ) -> Bools:
     """The labels, permuted among the items of each stratum, [permutation, item]."""
     permuted = np.repeat(labels[None], permutations, axis=0)
@@ -248,7 +328,12 @@ def permute_within_strata(
 
 
 def null_scores(
-    states: Tensor, splits: Splits, strength: Floats, labels: Bools, device: torch.device, progress: Progress
+    states: Tensor,
+    splits: Splits,
+    strength: Floats,
+    labels: Bools,
+    device: torch.device,
+    progress: Progress,
 ) -> Floats:
     """Out-of-fold log-odds [permutation, layer, item] of probes that learn permuted labels [permutation, item].
 
@@ -256,14 +341,22 @@ def null_scores(
     """
     # The solver knows one label per item. So each item stands there twice, once with each label, and every permutation
     # learns from the one that it means: all of them are then columns of one problem.
-    training, n, n_folds = splits.training[0], len(splits.folds), splits.training.shape[1]
-    learned = np.concatenate([training & labels[:, None], training & ~labels[:, None]], axis=-1)
+    training, n, n_folds = (
+        splits.training[0],
+        len(splits.folds),
+        splits.training.shape[1],
+    )
+    learned = np.concatenate(
+        [training & labels[:, None], training & ~labels[:, None]], axis=-1
+    )
     scores = []
     for layer, chosen in zip(states, strength, strict=True):
         sets = TrainingSets(
             labels=torch.arange(2 * n) < n,
             members=torch.as_tensor(learned.reshape(-1, 2 * n)),
-            scaled_on=torch.as_tensor(np.concatenate([training, np.zeros_like(training)], axis=-1)),
+            scaled_on=torch.as_tensor(
+                np.concatenate([training, np.zeros_like(training)], axis=-1)
+            ),
             scaling=torch.arange(n_folds).repeat(len(labels)),
             strengths=torch.as_tensor(chosen).repeat(len(labels)),
         )
@@ -294,7 +387,9 @@ def permuted_areas(
     progress.start("permuted labels", len(labels) * len(layers))
     for layer in layers:
         own = np.flatnonzero(reference == layer)
-        fold_index = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)  # of no meaning for items of other folds
+        fold_index = np.searchsorted(own, splits.folds).clip(
+            max=len(own) - 1
+        )  # of no meaning for items of other folds
         fold_splits = replace(
             splits,
             folds=fold_index,
@@ -302,8 +397,15 @@ def permuted_areas(
             inner=splits.inner[:1, own],
             probes=splits.probes[:1],
         )
-        (chosen,) = fit_probes(states[[layer]][None], fold_splits, [f"permuted labels layer {layer}"], device)
-        null = null_scores(states[[layer]], fold_splits, chosen.strength[0].T, labels, device, progress)
+        (chosen,) = fit_probes(
+            states[[layer]][None],
+            fold_splits,
+            [f"permuted labels layer {layer}"],
+            device,
+        )
+        null = null_scores(
+            states[[layer]], fold_splits, chosen.strength[0].T, labels, device, progress
+        )
         inside = np.isin(splits.folds, own)
         scores[:, inside] = null[:, 0, inside]
     progress.finish()
@@ -315,8 +417,15 @@ def _comparable(splits: Splits) -> NDArray[np.int64]:
     relation = splits.strata // 2
     cell = splits.folds * (relation.max() + 2) + relation + 1
     _, cell_index = np.unique(cell, return_inverse=True)
-    true, items = np.bincount(cell_index, weights=splits.labels), np.bincount(cell_index)
-    return np.where(((true > 0) & (true < items))[cell_index], cell, splits.folds * (relation.max() + 2))
+    true, items = (
+        np.bincount(cell_index, weights=splits.labels),
+        np.bincount(cell_index),
+    )
+    return np.where(
+        ((true > 0) & (true < items))[cell_index],
+        cell,
+        splits.folds * (relation.max() + 2),
+    )
 
 
 def share_at_least(value: float, null: Floats) -> float | None:

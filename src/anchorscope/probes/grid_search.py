@@ -52,13 +52,19 @@ class Searched(NamedTuple):
         """Names of the probes whose solver didn't converge, refits first."""
         return tuple(
             f"{name} layer {layer} {training_sets[index]}{stage}"
-            for stage, converged in (("", self.converged), (" (inner folds)", self.inner_converged))
+            for stage, converged in (
+                ("", self.converged),
+                (" (inner folds)", self.inner_converged),
+            )
             for layer, index in (~converged).nonzero().tolist()
         )
 
 
 def held_out_tables(
-    inner: Int[np.ndarray, "training_set item"], labels: Bool[np.ndarray, " item"], n_inner: int, device: torch.device
+    inner: Int[np.ndarray, "training_set item"],
+    labels: Bool[np.ndarray, " item"],
+    n_inner: int,
+    device: torch.device,
 ) -> HeldOut:
     """Tables for inner folds, -1 where an item is not in the training set."""
     held = inner[:, None, :] == np.arange(n_inner)[:, None]
@@ -67,13 +73,16 @@ def held_out_tables(
         most = int(chosen.sum(-1).max())
         items = np.argsort(~chosen, axis=-1, kind="stable")[..., :most]
         real = np.take_along_axis(chosen, items, axis=-1)
-        return torch.as_tensor(items, device=device), torch.as_tensor(real.astype(np.float32), device=device)
+        return torch.as_tensor(items, device=device), torch.as_tensor(
+            real.astype(np.float32), device=device
+        )
 
     return HeldOut(*table(held & labels), *table(held & ~labels))
 
 
 def select_strength(
-    logits: Float[Tensor, "problem training_set inner_fold strength item"], tables: HeldOut
+    logits: Float[Tensor, "problem training_set inner_fold strength item"],
+    tables: HeldOut,
 ) -> tuple[Int[Tensor, "problem training_set"], Float[Tensor, "problem training_set"]]:
     """Index of the strength with the lowest held-out log-loss, and its AUC within the inner folds."""
     true = logits.take_along_dim(tables.true_items[None, :, :, None], dim=-1)
@@ -83,13 +92,21 @@ def select_strength(
     chosen = loss.sum(2).argmin(-1)
     at = chosen[:, :, None, None, None]
     true, false = (part.take_along_dim(at, dim=3)[:, :, :, 0] for part in (true, false))
-    is_true, is_false = (table.expand(*true.shape[:3], -1) for table in (tables.is_true, tables.is_false))
+    is_true, is_false = (
+        table.expand(*true.shape[:3], -1) for table in (tables.is_true, tables.is_false)
+    )
     targets = torch.cat([torch.ones_like(is_true), torch.zeros_like(is_false)], dim=-1)
-    return chosen, weighted_auc(torch.cat([true, false], dim=-1), torch.cat([is_true, is_false], dim=-1), targets)
+    return chosen, weighted_auc(
+        torch.cat([true, false], dim=-1),
+        torch.cat([is_true, is_false], dim=-1),
+        targets,
+    )
 
 
 def weighted_auc(
-    scores: Float[Tensor, "*#more item"], weights: Float[Tensor, "*#more item"], targets: Float[Tensor, "*#more item"]
+    scores: Float[Tensor, "*#more item"],
+    weights: Float[Tensor, "*#more item"],
+    targets: Float[Tensor, "*#more item"],
 ) -> Float[Tensor, "*fewer"]:
     """AUC within strata, the last axis but one, weighted by their pairs, ties half; on the scores' device.
 
@@ -101,8 +118,13 @@ def weighted_auc(
     ranked, order = ranked.expand(shape).contiguous(), order.expand(shape)
     positive = (weights * targets).expand(shape).gather(-1, order).double()
     negative = (weights * (1 - targets)).expand(shape).gather(-1, order).double()
-    lower = torch.nn.functional.pad(negative.cumsum(-1), (1, 0))  # false items before each place
-    below, not_above = (lower.gather(-1, torch.searchsorted(ranked, ranked, right=right)) for right in (False, True))
+    lower = torch.nn.functional.pad(
+        negative.cumsum(-1), (1, 0)
+    )  # false items before each place
+    below, not_above = (
+        lower.gather(-1, torch.searchsorted(ranked, ranked, right=right))
+        for right in (False, True)
+    )
     won = (positive * (below + not_above) / 2).sum((-1, -2))
     return won / (positive.sum(-1) * negative.sum(-1)).sum(-1).clamp(min=1e-12)
 
@@ -128,12 +150,19 @@ def grid_search(
     listener.start(title, n_places * n_layers)
     n_columns = len(training) * INNER_FOLDS * len(STRENGTHS)
     arguments = (labels, training, inner, rescale)
-    parts = solve(search_chunks, states.flatten(0, 1), n_columns, arguments, device, listener)
+    parts = solve(
+        search_chunks, states.flatten(0, 1), n_columns, arguments, device, listener
+    )
     listener.finish()
     results = [searched for searched, _ in parts]
-    whole = [torch.cat(fields).unflatten(0, (n_places, n_layers)) for fields in zip(*results, strict=True)]
+    whole = [
+        torch.cat(fields).unflatten(0, (n_places, n_layers))
+        for fields in zip(*results, strict=True)
+    ]
     notes = dict.fromkeys(note for _, notes in parts for note in notes)
-    return [Searched(*(part[place] for part in whole)) for place in range(n_places)], tuple(notes)
+    return [
+        Searched(*(part[place] for part in whole)) for place in range(n_places)
+    ], tuple(notes)
 
 
 def search_chunks(
@@ -160,11 +189,18 @@ def search_chunks(
 
 class _Search:
     def __init__(
-        self, labels: np.ndarray, training: np.ndarray, inner: np.ndarray, device: torch.device, rescale: bool
+        self,
+        labels: np.ndarray,
+        training: np.ndarray,
+        inner: np.ndarray,
+        device: torch.device,
+        rescale: bool,
     ) -> None:
         self.rescale = rescale
         n_sets, n_items = training.shape
-        learned = training[:, None, :] & (inner[:, None, :] != np.arange(INNER_FOLDS)[:, None])
+        learned = training[:, None, :] & (
+            inner[:, None, :] != np.arange(INNER_FOLDS)[:, None]
+        )
         members = np.repeat(learned.reshape(-1, n_items), len(STRENGTHS), axis=0)
         self.strengths = torch.tensor(STRENGTHS, dtype=torch.double, device=device)
         refit = TrainingSets(
@@ -177,7 +213,9 @@ class _Search:
         grid = replace(
             refit,
             members=torch.as_tensor(members),
-            scaling=torch.arange(n_sets).repeat_interleave(INNER_FOLDS * len(STRENGTHS)),
+            scaling=torch.arange(n_sets).repeat_interleave(
+                INNER_FOLDS * len(STRENGTHS)
+            ),
             strengths=torch.tensor(STRENGTHS).repeat(len(members) // len(STRENGTHS)),
         )
         self.refit, self.grid = refit.to(device), grid.to(device)
@@ -190,11 +228,25 @@ class _Search:
         inner = solve(data, self.grid, plan.columns)
         logits = inner.logits.unflatten(1, (-1, INNER_FOLDS, len(STRENGTHS)))
         chosen, inner_auc = select_strength(logits, self.held_out)
-        inner_converged = inner.converged.unflatten(1, (-1, INNER_FOLDS * len(STRENGTHS))).all(-1)
+        inner_converged = inner.converged.unflatten(
+            1, (-1, INNER_FOLDS * len(STRENGTHS))
+        ).all(-1)
         del inner, logits
         strength = self.strengths[chosen]
         solution = solve(data, replace(self.refit, strengths=strength), plan.columns)
-        weight, bias = data.to_raw(solution.weight, solution.intercept, self.refit.scaling)
+        weight, bias = data.to_raw(
+            solution.weight, solution.intercept, self.refit.scaling
+        )
         return Searched(
-            *(part.cpu() for part in (weight, bias, strength, inner_auc, solution.converged, inner_converged))
+            *(
+                part.cpu()
+                for part in (
+                    weight,
+                    bias,
+                    strength,
+                    inner_auc,
+                    solution.converged,
+                    inner_converged,
+                )
+            )
         )

@@ -25,7 +25,14 @@ TOLERANCE = 2e-5
 """Largest element of the mean loss's gradient at which a probe counts as fitted (scikit-learn's default is 1e-4)."""
 MAX_ITERATIONS = 400
 """Iterations after which a probe is reported as not converged."""
-_PRECONDITIONER_UPDATES = (0, 3, 7, 15, 31, 63)  # iterations at which the preconditioner takes the present p(1 − p)
+_PRECONDITIONER_UPDATES = (
+    0,
+    3,
+    7,
+    15,
+    31,
+    63,
+)  # iterations at which the preconditioner takes the present p(1 − p)
 _CHECK_EVERY = {"cpu": 1}  # iterations between two checks which columns have converged
 _CHECK_EVERY_ELSEWHERE = 4  # a check makes a GPU wait
 _COMPACT_SHARE = 0.15  # share of converged columns at which they leave: copying the rest costs less than carrying them
@@ -45,12 +52,27 @@ class Columns:
     n_samples: Float[Tensor, "#problem column"]
 
     def select(self, places: Int[Tensor, "problem place"]) -> "Columns":
-        parts = (self.sample_weight, self.scaling_one_hot, self.inverse_deviation, self.penalty, self.n_samples)
+        parts = (
+            self.sample_weight,
+            self.scaling_one_hot,
+            self.inverse_deviation,
+            self.penalty,
+            self.n_samples,
+        )
         sample_weight, scaling_one_hot, inverse_deviation, penalty, n_samples = (
             _select(part, places) for part in parts
         )
-        labels = self.labels if self.labels.shape[1] == 1 else _select(self.labels, places)
-        return Columns(sample_weight, labels, scaling_one_hot, inverse_deviation, penalty, n_samples)
+        labels = (
+            self.labels if self.labels.shape[1] == 1 else _select(self.labels, places)
+        )
+        return Columns(
+            sample_weight,
+            labels,
+            scaling_one_hot,
+            inverse_deviation,
+            penalty,
+            n_samples,
+        )
 
 
 @dataclass(frozen=True)
@@ -86,14 +108,18 @@ class _Iterate:
     """What the Woodbury identity subtracts from 1 / diagonal along each leading eigenvector."""
 
     def select(self, places: Int[Tensor, "problem place"]) -> "_Iterate":
-        return _Iterate(**{name: _select(value, places) for name, value in vars(self).items()})
+        return _Iterate(
+            **{name: _select(value, places) for name, value in vars(self).items()}
+        )
 
 
 def _select(values: Tensor, places: Tensor) -> Tensor:
     """Some of every problem's columns; what all problems share is repeated for each."""
     if len(values) == 1:
         return values[0][places]
-    first = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=places.device)
+    first = torch.arange(
+        0, values.shape[0] * values.shape[1], values.shape[1], device=places.device
+    )
     rows = (places + first[:, None]).flatten()
     return values.flatten(0, 1).index_select(0, rows).unflatten(0, places.shape)
 
@@ -113,11 +139,18 @@ def minimise(data: Standardised, columns: Columns) -> Solution:
     places = torch.arange(n_columns, device=device).expand(n_problems, -1)
     for k in range(MAX_ITERATIONS + 1):
         if k % every == 0 or k == MAX_ITERATIONS:
-            n_active = int(iterate.active.sum(1).max())  # the only place where the device is waited for
+            n_active = int(
+                iterate.active.sum(1).max()
+            )  # the only place where the device is waited for
             finished = n_active == 0 or k == MAX_ITERATIONS
             if finished or n_active <= (1 - _COMPACT_SHARE) * places.shape[1]:
-                order = iterate.active.int().argsort(dim=1, descending=True, stable=True)
-                staying, leaving = order[:, :n_active], order[:, 0 if finished else n_active :]
+                order = iterate.active.int().argsort(
+                    dim=1, descending=True, stable=True
+                )
+                staying, leaving = (
+                    order[:, :n_active],
+                    order[:, 0 if finished else n_active :],
+                )
                 _store(solution, iterate, places, leaving)
                 if finished:
                     break
@@ -129,7 +162,9 @@ def minimise(data: Standardised, columns: Columns) -> Solution:
     return solution
 
 
-def _store(solution: Solution, iterate: _Iterate, places: Tensor, leaving: Tensor) -> None:
+def _store(
+    solution: Solution, iterate: _Iterate, places: Tensor, leaving: Tensor
+) -> None:
     rows = torch.arange(len(places), device=places.device)[:, None]
     there = places.gather(1, leaving)
     n_items = solution.logits.shape[2]
@@ -141,8 +176,13 @@ def _store(solution: Solution, iterate: _Iterate, places: Tensor, leaving: Tenso
 
 def _initial(data: Standardised, columns: Columns) -> _Iterate:
     """The iterate at zero, where every probability is one half."""
-    weight, zero = torch.zeros_like(columns.inverse_deviation), torch.zeros_like(columns.penalty)
-    probability = torch.full((*zero.shape, columns.labels.shape[-1]), 0.5, device=zero.device)
+    weight, zero = (
+        torch.zeros_like(columns.inverse_deviation),
+        torch.zeros_like(columns.penalty),
+    )
+    probability = torch.full(
+        (*zero.shape, columns.labels.shape[-1]), 0.5, device=zero.device
+    )
     gradient, intercept_gradient = _gradient(data, columns, probability, weight)
     # With an infinite previous product beta is zero: the first direction is the preconditioned gradient itself.
     return _Iterate(
@@ -164,12 +204,16 @@ def _initial(data: Standardised, columns: Columns) -> _Iterate:
     )
 
 
-def _gradient(data: Standardised, columns: Columns, probability: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+def _gradient(
+    data: Standardised, columns: Columns, probability: Tensor, weight: Tensor
+) -> tuple[Tensor, Tensor]:
     """Gradient of mean loss + ½λ‖w‖² with respect to weights and intercept."""
     residual = (probability - columns.labels).mul_(columns.sample_weight)
     intercept_gradient = residual.sum(-1)
     # The row of the scaling's mean takes it out of every feature.
-    residual[:, :, data.n_items :] = columns.scaling_one_hot * -intercept_gradient[:, :, None]
+    residual[:, :, data.n_items :] = (
+        columns.scaling_one_hot * -intercept_gradient[:, :, None]
+    )
     gradient = data.design.rmatmat(residual).mul_(columns.inverse_deviation)
     return gradient.addcmul_(weight, columns.penalty[:, :, None]), intercept_gradient
 
@@ -179,45 +223,76 @@ def _above_tolerance(gradient: Tensor, intercept_gradient: Tensor) -> Tensor:
     return ~(largest <= TOLERANCE)  # not ">", so that NaN is not taken for fitted
 
 
-def _update_preconditioner(data: Standardised, columns: Columns, iterate: _Iterate) -> None:
+def _update_preconditioner(
+    data: Standardised, columns: Columns, iterate: _Iterate
+) -> None:
     """M = diagonal · I + Σ (low-rank entry) v vᵀ over the leading eigenvectors v, at the present p(1 − p)."""
-    iterate.intercept_curvature = _dot(_bernoulli_variance(iterate.probability), columns.sample_weight).clamp(min=1e-6)
-    iterate.diagonal = columns.penalty + data.residual_variance[:, None] * iterate.intercept_curvature
+    iterate.intercept_curvature = _dot(
+        _bernoulli_variance(iterate.probability), columns.sample_weight
+    ).clamp(min=1e-6)
+    iterate.diagonal = (
+        columns.penalty + data.residual_variance[:, None] * iterate.intercept_curvature
+    )
     diagonal = iterate.diagonal[:, :, None]
     low_rank = data.eigenvalues[:, None] * iterate.intercept_curvature[:, :, None]
     iterate.woodbury = low_rank / (diagonal * (diagonal + low_rank))
 
 
-def _conjugate_gradient_step(data: Standardised, columns: Columns, iterate: _Iterate) -> None:
+def _conjugate_gradient_step(
+    data: Standardised, columns: Columns, iterate: _Iterate
+) -> None:
     """One step of the active columns, in place."""
     # M⁻¹g by the Woodbury identity: g / diagonal less its part along the leading eigenvectors.
-    along = torch.bmm(iterate.gradient, data.eigenvectors.transpose(1, 2)).mul_(iterate.woodbury)
+    along = torch.bmm(iterate.gradient, data.eigenvectors.transpose(1, 2)).mul_(
+        iterate.woodbury
+    )
     outside = iterate.gradient / iterate.diagonal[:, :, None]
     preconditioned = torch.baddbmm(outside, along, data.eigenvectors, alpha=-1)
     preconditioned_intercept = iterate.intercept_gradient / iterate.intercept_curvature
-    product = _dot(iterate.gradient, preconditioned) + iterate.intercept_gradient * preconditioned_intercept
+    product = (
+        _dot(iterate.gradient, preconditioned)
+        + iterate.intercept_gradient * preconditioned_intercept
+    )
     change = product - _dot(iterate.previous_gradient, preconditioned)
     change = change - iterate.previous_intercept_gradient * preconditioned_intercept
-    beta = (change / iterate.previous_product.clamp(min=1e-30)).clamp(min=0)  # Polak–Ribière, never negative (PR+)
+    beta = (change / iterate.previous_product.clamp(min=1e-30)).clamp(
+        min=0
+    )  # Polak–Ribière, never negative (PR+)
     # gᵀd of the previous direction: where beta times it outweighs gᵀM⁻¹g the new direction would ascend, so restart.
-    directional = _dot(iterate.gradient, iterate.direction) + iterate.intercept_gradient * iterate.intercept_direction
+    directional = (
+        _dot(iterate.gradient, iterate.direction)
+        + iterate.intercept_gradient * iterate.intercept_direction
+    )
     beta = torch.where(beta * directional < product, beta, 0.0)
     descent = product - beta * directional
     iterate.direction.mul_(beta[:, :, None]).sub_(preconditioned)
-    iterate.intercept_direction = beta * iterate.intercept_direction - preconditioned_intercept
-    iterate.previous_gradient, iterate.previous_intercept_gradient = iterate.gradient, iterate.intercept_gradient
+    iterate.intercept_direction = (
+        beta * iterate.intercept_direction - preconditioned_intercept
+    )
+    iterate.previous_gradient, iterate.previous_intercept_gradient = (
+        iterate.gradient,
+        iterate.intercept_gradient,
+    )
     iterate.previous_product = product
 
     direction_logits = data.design.matmat(iterate.direction * columns.inverse_deviation)
-    centring = (direction_logits[:, :, data.n_items :] * columns.scaling_one_hot).sum(-1)
+    centring = (direction_logits[:, :, data.n_items :] * columns.scaling_one_hot).sum(
+        -1
+    )
     direction_logits += (iterate.intercept_direction - centring)[:, :, None]
-    step = torch.where(iterate.active, _step_length(columns, iterate, direction_logits, descent), 0.0)
+    step = torch.where(
+        iterate.active, _step_length(columns, iterate, direction_logits, descent), 0.0
+    )
     iterate.weight.addcmul_(iterate.direction, step[:, :, None])
     iterate.intercept = iterate.intercept + step * iterate.intercept_direction
     iterate.logits.addcmul_(direction_logits, step[:, :, None])
     iterate.probability = torch.sigmoid(iterate.logits)
-    iterate.gradient, iterate.intercept_gradient = _gradient(data, columns, iterate.probability, iterate.weight)
-    iterate.active = iterate.active & _above_tolerance(iterate.gradient, iterate.intercept_gradient)
+    iterate.gradient, iterate.intercept_gradient = _gradient(
+        data, columns, iterate.probability, iterate.weight
+    )
+    iterate.active = iterate.active & _above_tolerance(
+        iterate.gradient, iterate.intercept_gradient
+    )
 
 
 def _bernoulli_variance(probability: Tensor) -> Tensor:
@@ -229,14 +304,18 @@ def _dot(first: Tensor, second: Tensor) -> Tensor:
     return (first * second).sum(-1)
 
 
-def _step_length(columns: Columns, iterate: _Iterate, direction_logits: Tensor, descent: Tensor) -> Tensor:
+def _step_length(
+    columns: Columns, iterate: _Iterate, direction_logits: Tensor, descent: Tensor
+) -> Tensor:
     """A length at which the objective has provably fallen, close to the best one where the step is small.
 
     `descent` is −gᵀd. Along a line the loss is self-concordant (Bach 2010): its third derivative is at most
     `concordance` times its second. So the curvature grows at most exponentially, which gives the damped Newton step;
     and it never exceeds its value at p = ½ (Böhning and Lindsay 1988), which gives another. The longer one is taken.
     """
-    penalty = columns.penalty * torch.linalg.vector_norm(iterate.direction, dim=-1).square()
+    penalty = (
+        columns.penalty * torch.linalg.vector_norm(iterate.direction, dim=-1).square()
+    )
     weighted = direction_logits * columns.sample_weight
     concordance = weighted.abs().amax(-1) * columns.n_samples
     weighted *= direction_logits
@@ -244,7 +323,9 @@ def _step_length(columns: Columns, iterate: _Iterate, direction_logits: Tensor, 
     curvature = _dot(weighted, _bernoulli_variance(iterate.probability)) + penalty
     newton = descent / curvature.clamp(min=1e-30)
     damped_newton = torch.log1p(concordance * newton) / concordance.clamp(min=1e-30)
-    return torch.maximum(damped_newton, descent / curvature_bound.clamp(min=1e-30)).clamp(min=0)
+    return torch.maximum(
+        damped_newton, descent / curvature_bound.clamp(min=1e-30)
+    ).clamp(min=0)
 
 
 @dataclass(frozen=True)
@@ -260,7 +341,9 @@ class TrainingSets:
     """C of each column; empty where it has yet to be chosen."""
 
     def to(self, device: torch.device) -> "TrainingSets":
-        return TrainingSets(*(getattr(self, field.name).to(device) for field in fields(self)))
+        return TrainingSets(
+            *(getattr(self, field.name).to(device) for field in fields(self))
+        )
 
 
 @dataclass(frozen=True)
@@ -273,13 +356,21 @@ class Fit:
 
 
 def fit_layers(
-    states: Shaped[Tensor, "problem item d_model"], sets: TrainingSets, device: str | torch.device = "cpu"
+    states: Shaped[Tensor, "problem item d_model"],
+    sets: TrainingSets,
+    device: str | torch.device = "cpu",
 ) -> Fit:
     """Fits every column on the states of every problem; the result is in host memory."""
     device = torch.device(device)
     sets = sets.to(device)
     n_problems, n_items, width = states.shape
-    plan = plan_chunks((n_problems, n_items, width), len(sets.members), device, None, states.element_size())
+    plan = plan_chunks(
+        (n_problems, n_items, width),
+        len(sets.members),
+        device,
+        None,
+        states.element_size(),
+    )
 
     @torch.no_grad()
     def fit(chunk: Tensor, plan: ChunkPlan) -> list[Tensor]:
@@ -291,7 +382,9 @@ def fit_layers(
     notes: list[str] = []
     with true_float32():
         fits = list(in_chunks(states, plan, device, fit, notes))
-    weight, bias, logits, converged = (torch.cat(parts) for parts in zip(*fits, strict=True))
+    weight, bias, logits, converged = (
+        torch.cat(parts) for parts in zip(*fits, strict=True)
+    )
     return Fit(weight, bias, logits, converged, tuple(notes))
 
 
@@ -299,16 +392,25 @@ def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solut
     """Fits every column on standardised states, that many columns of every problem at once."""
     parts = [
         minimise(data, _columns(data, sets, part))
-        for part in torch.arange(len(sets.members), device=sets.members.device).split(columns_at_once)
+        for part in torch.arange(len(sets.members), device=sets.members.device).split(
+            columns_at_once
+        )
     ]
     if len(parts) == 1:
         return parts[0]
-    return Solution(*(torch.cat([getattr(part, field.name) for part in parts], dim=1) for field in fields(Solution)))
+    return Solution(
+        *(
+            torch.cat([getattr(part, field.name) for part in parts], dim=1)
+            for field in fields(Solution)
+        )
+    )
 
 
 def _columns(data: Standardised, sets: TrainingSets, places: Tensor) -> Columns:
     n_scalings = len(sets.scaled_on)
-    members = pad(sets.members[places].float(), (0, n_scalings))  # the scalings' means are rows, and teach nothing
+    members = pad(
+        sets.members[places].float(), (0, n_scalings)
+    )  # the scalings' means are rows, and teach nothing
     n_samples = members.sum(-1).clamp(min=1e-6)
     labels = sets.labels[None] if sets.labels.dim() == 1 else sets.labels[places]
     scaling = sets.scaling[places]

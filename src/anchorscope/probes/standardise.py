@@ -16,8 +16,12 @@ from torch import Tensor
 RANK = 64
 """Leading eigenvectors of the states' covariance that the preconditioner holds; more cost more than they save."""
 _POWER_ITERATIONS = 2  # of the subspace iteration that finds them; a third makes the solver hardly faster
-_SHIFT_ITEMS = 7  # their median lies among the bulk of the items even where a few are wild
-_CPU_VALUES = 2**17  # numbers that are held in float64 at once: on a CPU what its cache holds,
+_SHIFT_ITEMS = (
+    7  # their median lies among the bulk of the items even where a few are wild
+)
+_CPU_VALUES = (
+    2**17
+)  # numbers that are held in float64 at once: on a CPU what its cache holds,
 _DEVICE_VALUES = 2**25  # elsewhere enough to keep the device busy
 
 
@@ -28,7 +32,9 @@ class FeatureScale:
     center: Float64[Tensor, "problem 1 d_model"]
     scale: Float64[Tensor, "problem 1 d_model"]
 
-    def apply(self, states: Shaped[Tensor, "problem item d_model"]) -> Float[Tensor, "problem item d_model"]:
+    def apply(
+        self, states: Shaped[Tensor, "problem item d_model"]
+    ) -> Float[Tensor, "problem item d_model"]:
         """States after the map, float32, on its device; computed in float64."""
         device = self.center.device
         scaled = torch.empty(states.shape, device=device)
@@ -47,12 +53,18 @@ class DesignMatrix:
         self._rows = rows
         # A CPU multiplies few columns up to twice as fast if both operands lie in memory order; a GPU does not mind.
         transposed = rows.transpose(1, 2)
-        self._transposed = transposed.contiguous() if rows.device.type == "cpu" else transposed
+        self._transposed = (
+            transposed.contiguous() if rows.device.type == "cpu" else transposed
+        )
 
-    def matmat(self, weight: Float[Tensor, "problem column d_model"]) -> Float[Tensor, "problem column row"]:
+    def matmat(
+        self, weight: Float[Tensor, "problem column d_model"]
+    ) -> Float[Tensor, "problem column row"]:
         return torch.bmm(weight, self._transposed)
 
-    def rmatmat(self, residual: Float[Tensor, "problem column row"]) -> Float[Tensor, "problem column d_model"]:
+    def rmatmat(
+        self, residual: Float[Tensor, "problem column row"]
+    ) -> Float[Tensor, "problem column d_model"]:
         return torch.bmm(residual, self._rows)
 
 
@@ -76,11 +88,17 @@ class Standardised:
         weight: Float[Tensor, "problem column d_model"],
         intercept: Float[Tensor, "problem column"],
         scaling: Int[Tensor, " column"],
-    ) -> tuple[Float[Tensor, "problem column d_model"], Float[Tensor, "problem column"]]:
+    ) -> tuple[
+        Float[Tensor, "problem column d_model"], Float[Tensor, "problem column"]
+    ]:
         """Weights and biases that act on the raw states, of columns standardised by their scaling."""
         scaled = weight.double() / self.deviation[:, scaling]
         raw = scaled / self.scale.scale
-        bias = intercept.double() - (self.mean[:, scaling] * scaled).sum(-1) - (self.scale.center * raw).sum(-1)
+        bias = (
+            intercept.double()
+            - (self.mean[:, scaling] * scaled).sum(-1)
+            - (self.scale.center * raw).sum(-1)
+        )
         return raw.float(), bias.float()
 
 
@@ -97,8 +115,18 @@ def standardise(
     scales.
     """
     # Each feature's median over a few items: a shift that is near the bulk of the values.
-    sample = torch.linspace(0, states.shape[1] - 1, min(_SHIFT_ITEMS, states.shape[1])).round().long()
-    shift = states[:, sample.to(states.device)].to(scaled_on.device).double().median(1, keepdim=True).values
+    sample = (
+        torch.linspace(0, states.shape[1] - 1, min(_SHIFT_ITEMS, states.shape[1]))
+        .round()
+        .long()
+    )
+    shift = (
+        states[:, sample.to(states.device)]
+        .to(scaled_on.device)
+        .double()
+        .median(1, keepdim=True)
+        .values
+    )
     counts = scaled_on.double().sum(1)
     mean, square = _shifted_moments(states, scaled_on.double() / counts[:, None], shift)
     variance = square - mean.square()
@@ -116,14 +144,29 @@ def standardise(
     design = DesignMatrix(torch.cat([scale.apply(states), scaled_mean.float()], dim=1))
 
     typical = scaled_deviation.mean(1, keepdim=True)
-    weight = counts[:, None] / counts.sum()  # of each training set among all, an item counting once in each
+    weight = (
+        counts[:, None] / counts.sum()
+    )  # of each training set among all, an item counting once in each
     pooled_variance = (weight * square).sum(1) - (weight * mean).sum(1).square()
     trace = (pooled_variance / (typical * unit)[:, 0].square()).sum(-1)
-    row_weight = torch.nn.functional.pad(scaled_on.float().sum(0) / counts.sum().float(), (0, len(scaled_on)))
-    eigenvectors, eigenvalues = _subspace_iteration(design, row_weight, (1 / typical).float(), rank, iterations)
-    residual = (trace.float() - eigenvalues.sum(-1)).clamp(min=0) / max(1, states.shape[2] - eigenvectors.shape[1])
+    row_weight = torch.nn.functional.pad(
+        scaled_on.float().sum(0) / counts.sum().float(), (0, len(scaled_on))
+    )
+    eigenvectors, eigenvalues = _subspace_iteration(
+        design, row_weight, (1 / typical).float(), rank, iterations
+    )
+    residual = (trace.float() - eigenvalues.sum(-1)).clamp(min=0) / max(
+        1, states.shape[2] - eigenvectors.shape[1]
+    )
     return Standardised(
-        design, states.shape[1], scale, scaled_mean, scaled_deviation, eigenvectors, eigenvalues, residual
+        design,
+        states.shape[1],
+        scale,
+        scaled_mean,
+        scaled_deviation,
+        eigenvectors,
+        eigenvalues,
+        residual,
     )
 
 
@@ -132,12 +175,20 @@ def _item_blocks(states: Tensor, device: torch.device) -> Iterator[Tensor]:
     yield from states.split(max(1, values // (len(states) * states.shape[2])), dim=1)
 
 
-def _shifted_moments(states: Tensor, row_weight: Tensor, shift: Tensor) -> tuple[Tensor, Tensor]:
+def _shifted_moments(
+    states: Tensor, row_weight: Tensor, shift: Tensor
+) -> tuple[Tensor, Tensor]:
     """Means and mean squares of the shifted states under each training set, float64 [problem, scaling, d_model].
 
     Without a shift near the mean, mean square − mean² would cancel.
     """
-    mean = torch.zeros(len(states), len(row_weight), states.shape[2], dtype=torch.double, device=row_weight.device)
+    mean = torch.zeros(
+        len(states),
+        len(row_weight),
+        states.shape[2],
+        dtype=torch.double,
+        device=row_weight.device,
+    )
     square = torch.zeros_like(mean)
     start = 0
     for block in _item_blocks(states, row_weight.device):
@@ -157,7 +208,9 @@ def _subspace_iteration(
     n_problems, _, width = scale.shape
     rank = min(rank, int((row_weight > 0).sum()), width)
     # Drawn on the CPU, so that every device starts from the same numbers.
-    start_vectors = torch.randn(rank, width, generator=torch.Generator().manual_seed(0)).to(scale.device)
+    start_vectors = torch.randn(
+        rank, width, generator=torch.Generator().manual_seed(0)
+    ).to(scale.device)
     basis = start_vectors.expand(n_problems, -1, -1)
 
     def centred_product(vectors: Tensor) -> Tensor:
@@ -168,7 +221,9 @@ def _subspace_iteration(
         rows = design.rmatmat(centred_product(basis) * row_weight) * scale
         basis = _condition(rows) if left else _orthonormalise(rows)
     projected = centred_product(basis).double()
-    eigenvalues, rotation = torch.linalg.eigh((projected * row_weight) @ projected.transpose(1, 2))
+    eigenvalues, rotation = torch.linalg.eigh(
+        (projected * row_weight) @ projected.transpose(1, 2)
+    )
     return rotation.transpose(1, 2).float() @ basis, eigenvalues.clamp(min=0).float()
 
 
@@ -181,7 +236,9 @@ def _condition(rows: Tensor) -> Tensor:
     gram = exact @ exact.transpose(1, 2)
     shift = 1e-12 * gram.diagonal(dim1=1, dim2=2).sum(-1).clamp(min=1e-280)
     gram.diagonal(dim1=1, dim2=2).add_(shift[:, None])
-    return torch.linalg.solve_triangular(torch.linalg.cholesky(gram), exact, upper=False).float()
+    return torch.linalg.solve_triangular(
+        torch.linalg.cholesky(gram), exact, upper=False
+    ).float()
 
 
 def _orthonormalise(rows: Tensor) -> Tensor:
@@ -190,5 +247,7 @@ def _orthonormalise(rows: Tensor) -> Tensor:
     exact = rows.double()
     eigenvalues, rotation = torch.linalg.eigh(exact @ exact.transpose(1, 2))
     independent = eigenvalues > 1e-12 * eigenvalues.amax(-1, keepdim=True)
-    inverse_length = torch.where(independent, eigenvalues.clamp(min=1e-300).rsqrt(), 0.0)
+    inverse_length = torch.where(
+        independent, eigenvalues.clamp(min=1e-300).rsqrt(), 0.0
+    )
     return ((rotation * inverse_length[:, None, :]).transpose(1, 2) @ exact).float()

@@ -28,7 +28,14 @@ from anchorscope.report.findings import (
 from anchorscope.report.palette import PART_COLOURS, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, finite
 from anchorscope.report.verdicts import Verdict, has_interval
-from anchorscope.report.wording import MISSING, as_percent, count, layer_names, listing, number
+from anchorscope.report.wording import (
+    MISSING,
+    as_percent,
+    count,
+    layer_names,
+    listing,
+    number,
+)
 from anchorscope.stats.estimate import Estimate
 
 RANDOM_WEIGHTS = "RANDOM WEIGHTS"
@@ -80,12 +87,26 @@ class Bar:
     @property
     def text(self) -> str:
         """29% [20, 38] together, 20% question alone, 40% answer alone, 11% either."""
-        ends = "" if self.low is None or self.high is None else f" [{100 * self.low:.0f}, {100 * self.high:.0f}]"
-        first, *rest = (f"{as_percent(share)}{{}} {SHORT_NAMES[part]}" for part, share in self.parts.items())
-        return ", ".join([first.format(ends.replace("-", "−")), *(text.format("") for text in rest)])
+        ends = (
+            ""
+            if self.low is None or self.high is None
+            else f" [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+        )
+        first, *rest = (
+            f"{as_percent(share)}{{}} {SHORT_NAMES[part]}"
+            for part, share in self.parts.items()
+        )
+        return ", ".join(
+            [first.format(ends.replace("-", "−")), *(text.format("") for text in rest)]
+        )
 
 
-SHORT_NAMES = {"together": "together", "question": "question alone", "answer": "answer alone", "either": "either"}
+SHORT_NAMES = {
+    "together": "together",
+    "question": "question alone",
+    "answer": "answer alone",
+    "either": "either",
+}
 """The parts in a legend."""
 
 
@@ -106,7 +127,9 @@ class AnswerCard:
     @property
     def legend(self) -> list[tuple[str, str, str]]:
         """Name, colour and words of every part, for the bars."""
-        return [(part, PART_COLOURS[part], words) for part, words in SHORT_NAMES.items()]
+        return [
+            (part, PART_COLOURS[part], words) for part, words in SHORT_NAMES.items()
+        ]
 
     def record(self) -> dict[str, Any]:
         """As answer.json holds it."""
@@ -137,19 +160,30 @@ def answer_card(findings: Findings, readings: Sequence[Reading]) -> AnswerCard:
 
 def _spoken(findings: Findings) -> list[str]:
     """The datasets whose shares are quoted."""
-    return [name for name in findings.datasets if why_silent(findings, name) is None and not findings.random_weights]
+    return [
+        name
+        for name in findings.datasets
+        if why_silent(findings, name) is None and not findings.random_weights
+    ]
 
 
 def _named(findings: Findings, names: Sequence[str], words: str) -> str:
     """The names of some datasets, filled into words; nothing where the run has only one."""
-    return words.format(listing([display_name(name) for name in names])) if len(findings.datasets) > 1 else ""
+    return (
+        words.format(listing([display_name(name) for name in names]))
+        if len(findings.datasets) > 1
+        else ""
+    )
 
 
 def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
     """How much of the evidence needs both, the key words, and random words; where nothing is said."""
     if findings.random_weights:
         return NOISE
-    spoken, sentences = _spoken(findings), [_of_sources(findings, name) for name in findings.datasets]
+    spoken, sentences = (
+        _spoken(findings),
+        [_of_sources(findings, name) for name in findings.datasets],
+    )
     if not spoken:
         return " ".join(filter(None, [*sentences, _no_answer(findings)]))
     silent = [name for name in findings.datasets if name not in spoken]
@@ -163,16 +197,26 @@ def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
         f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
         f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words."
     )
-    if unclear := [name for name, verdict in verdicts.items() if verdict == "inconclusive"]:
+    if unclear := [
+        name for name, verdict in verdicts.items() if verdict == "inconclusive"
+    ]:
         where = _named(findings, unclear, " on {}")
-        sentences.append(f"The first share may be zero{where}: the test is inconclusive.")
-    sentences += [f"No shares of {display_name(name)}: {why_silent(findings, name)}." for name in silent]
+        sentences.append(
+            f"The first share may be zero{where}: the test is inconclusive."
+        )
+    sentences += [
+        f"No shares of {display_name(name)}: {why_silent(findings, name)}."
+        for name in silent
+    ]
     return " ".join(filter(None, sentences))
 
 
 def _of_sources(findings: Findings, dataset: str) -> str:
     """How much of the evidence needs the passage, where shares are quoted, and how many answers ignored it."""
-    rows, where = select(statistics(findings, "sources"), dataset=dataset), _named(findings, [dataset], " on {}")
+    rows, where = (
+        select(statistics(findings, "sources"), dataset=dataset),
+        _named(findings, [dataset], " on {}"),
+    )
     for name, words in (("context", "the passage"), ("thinking", "the thinking")):
         ignored = find(rows, quantity="ignored", variant=name)
         if ignored is None:
@@ -185,13 +229,27 @@ def _of_sources(findings: Findings, dataset: str) -> str:
     return ""
 
 
-def _over(findings: Findings, datasets: Sequence[str], part: str, intervention: str = "knockout") -> str:
+def _over(
+    findings: Findings,
+    datasets: Sequence[str],
+    part: str,
+    intervention: str = "knockout",
+) -> str:
     """A share over the band; the first part of a single dataset has its interval, several have their range."""
-    shares = [share for name in datasets if (share := share_at(findings, name, intervention, part)) is not None]
+    shares = [
+        share
+        for name in datasets
+        if (share := share_at(findings, name, intervention, part)) is not None
+    ]
     if len(shares) == 1 and part == TOGETHER:
         return _with_interval(shares[0])
-    percents = [as_percent(_on_scale(value)) for value in sorted(share.value for share in shares)]
-    return " to ".join(dict.fromkeys((percents[0], percents[-1]))) if percents else MISSING
+    percents = [
+        as_percent(_on_scale(value))
+        for value in sorted(share.value for share in shares)
+    ]
+    return (
+        " to ".join(dict.fromkeys((percents[0], percents[-1]))) if percents else MISSING
+    )
 
 
 def _no_answer(findings: Findings) -> str:
@@ -199,10 +257,23 @@ def _no_answer(findings: Findings) -> str:
     reasons: dict[str, list[str]] = {}
     for name in findings.datasets:
         reasons.setdefault(why_silent(findings, name) or "", []).append(name)
-    whys = "; ".join(f"{reason}{_named(findings, names, ' ({})')}" for reason, names in reasons.items())
+    whys = "; ".join(
+        f"{reason}{_named(findings, names, ' ({})')}"
+        for reason, names in reasons.items()
+    )
     probe, confidence = (
-        max((auc.value for name in findings.datasets if (auc := area(name)) is not None), default=math.nan)
-        for area in (lambda name: nested_auc(findings, name), lambda name: auc_of(findings, name, "confidence-mean"))
+        max(
+            (
+                auc.value
+                for name in findings.datasets
+                if (auc := area(name)) is not None
+            ),
+            default=math.nan,
+        )
+        for area in (
+            lambda name: nested_auc(findings, name),
+            lambda name: auc_of(findings, name, "confidence-mean"),
+        )
     )
     worse = f" The probe (AUC {number(probe, 2)}) is worse than the model's own confidence ({number(confidence, 2)})."
     unknown = "Inconclusive: the parts of the probe's evidence can't be estimated"
@@ -212,7 +283,11 @@ def _no_answer(findings: Findings) -> str:
 def _with_interval(share: Estimate) -> str:
     """48% (95% CI 34–64)."""
     value, low, high = map(_on_scale, (share.value, share.ci_low, share.ci_high))
-    interval = f" (95% CI {number(100 * low, 0)}–{number(100 * high, 0)})" if has_interval(share) else ""
+    interval = (
+        f" (95% CI {number(100 * low, 0)}–{number(100 * high, 0)})"
+        if has_interval(share)
+        else ""
+    )
     return as_percent(value) + interval
 
 
@@ -225,7 +300,10 @@ def _on_scale(share: float) -> float:
 
 
 def _verdict(readings: Sequence[Reading], dataset: str, claim: str) -> Verdict | None:
-    return next((reading.verdict for reading in readings if reading.id == f"{dataset}:{claim}"), None)
+    return next(
+        (reading.verdict for reading in readings if reading.id == f"{dataset}:{claim}"),
+        None,
+    )
 
 
 def controls_in(readings: Sequence[Reading]) -> list[Reading]:
@@ -237,9 +315,17 @@ def counted_controls(controls: Sequence[Reading]) -> str:
     """2 of 6 controls passed, 3 inconclusive, 1 failed."""
     if not controls:
         return "no control was measured"
-    words: dict[Verdict, str] = {"inconclusive": "inconclusive", "not measured": "not measured", "no": "failed"}
+    words: dict[Verdict, str] = {
+        "inconclusive": "inconclusive",
+        "not measured": "not measured",
+        "no": "failed",
+    }
     verdicts = [reading.verdict for reading in controls]
-    parts = [f"{verdicts.count(verdict)} {word}" for verdict, word in words.items() if verdict in verdicts]
+    parts = [
+        f"{verdicts.count(verdict)} {word}"
+        for verdict, word in words.items()
+        if verdict in verdicts
+    ]
     passed = f"{verdicts.count('yes')} of {len(controls)} controls passed"
     return ", ".join([passed, *parts])
 
@@ -256,29 +342,50 @@ def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
     at_tested = [
         reading
         for reading in failed
-        if not reading.failing or share_layer(findings, reading.dataset or "") in reading.failing
+        if not reading.failing
+        or share_layer(findings, reading.dataset or "") in reading.failing
     ]
     for reading in (*at_tested, *failed):
         layers = f" at {layer_names(reading.failing)}" if reading.failing else ""
         where = layers + _named(findings, [reading.dataset or ""], " on {}")
-        reason = f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted}"
+        reason = (
+            f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted}"
+        )
         return Trust("no" if at_tested else "partly", reason)
-    if {_verdict(readings, name, "share_beyond_random") for name in _spoken(findings)} != {"yes"}:
-        return Trust("partly", f"the key words may carry no more than random words do; {counted}")
-    return Trust("yes" if all(reading.verdict == "yes" for reading in controls) and controls else "partly", counted)
+    if {
+        _verdict(readings, name, "share_beyond_random") for name in _spoken(findings)
+    } != {"yes"}:
+        return Trust(
+            "partly", f"the key words may carry no more than random words do; {counted}"
+        )
+    return Trust(
+        "yes"
+        if all(reading.verdict == "yes" for reading in controls) and controls
+        else "partly",
+        counted,
+    )
 
 
 def _warnings(findings: Findings) -> tuple[str, ...]:
     """What a reader has to know first: the same of several datasets once, and what could not be done as a count."""
     texts: dict[str, list[str]] = {}
     for warning in findings.warnings:
-        name = next((name for name in findings.datasets if warning.startswith(f"{name}: ")), "")
+        name = next(
+            (name for name in findings.datasets if warning.startswith(f"{name}: ")), ""
+        )
         if not warning.startswith((UNAVAILABLE, RANDOM_WEIGHTS)):
-            texts.setdefault(warning.removeprefix(f"{name}: "), []).append(display_name(name) if name else "")
-    lines = [f"{listing(names)}: {text}" if any(names) else text for text, names in texts.items()]
+            texts.setdefault(warning.removeprefix(f"{name}: "), []).append(
+                display_name(name) if name else ""
+            )
+    lines = [
+        f"{listing(names)}: {text}" if any(names) else text
+        for text, names in texts.items()
+    ]
     if absent := findings.unavailable.height:
         checks = "1 check is" if absent == 1 else f"{absent} checks are"
-        lines.append(f"{checks} not available on these questions; “Further evidence” lists them")
+        lines.append(
+            f"{checks} not available on these questions; “Further evidence” lists them"
+        )
     return tuple(lines)
 
 
@@ -303,19 +410,39 @@ def _numbers(findings: Findings, readings: Sequence[Reading]) -> tuple[Number, .
     """The numbers of the answer, dataset by dataset, with unit, interval and verdict."""
     numbers: list[Number] = []
 
-    def add(name: str, value: Estimate | None, unit: str, verdict: Verdict | None = None) -> None:
+    def add(
+        name: str, value: Estimate | None, unit: str, verdict: Verdict | None = None
+    ) -> None:
         if value is not None and math.isfinite(value.value):
             name += _named(findings, [dataset], " ({})")
-            numbers.append(Number(name, value.value, finite(value.ci_low), finite(value.ci_high), unit, verdict))
+            numbers.append(
+                Number(
+                    name,
+                    value.value,
+                    finite(value.ci_low),
+                    finite(value.ci_high),
+                    unit,
+                    verdict,
+                )
+            )
 
     for dataset in findings.datasets:
         for reading in readings:
             if reading.dataset == dataset and reading.claim in _READINGS:
-                add(_READINGS[reading.claim], reading.estimate, reading.unit, reading.verdict)
+                add(
+                    _READINGS[reading.claim],
+                    reading.estimate,
+                    reading.unit,
+                    reading.verdict,
+                )
         for name, share in _SHARES.items() if dataset in _spoken(findings) else ():
             add(f"evidence: {name}", share_at(findings, dataset, *share), EVIDENCE)
         add("AUC of the probe", nested_auc(findings, dataset), "AUC")
-        add("AUC of the model's own confidence", auc_of(findings, dataset, "confidence-mean"), "AUC")
+        add(
+            "AUC of the model's own confidence",
+            auc_of(findings, dataset, "confidence-mean"),
+            "AUC",
+        )
     return tuple(numbers)
 
 
@@ -327,7 +454,9 @@ def part_bar(findings: Findings, dataset: str, cut: str = "knockout") -> Bar | N
     if dataset not in _spoken(findings) or first is None or len(values) < len(PARTS):
         return None
     label = "random words" if cut == "random" else display_name(dataset)
-    return Bar(label, values, finite(first.ci_low), finite(first.ci_high), cut == "random")
+    return Bar(
+        label, values, finite(first.ci_low), finite(first.ci_high), cut == "random"
+    )
 
 
 # Next steps
@@ -340,16 +469,25 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
     folder, steps = findings.folder or "RUN", []
     controls = [reading for reading in readings if reading.claim == "random_small"]
     if failing := {layer for control in controls for layer in control.failing or ()}:
-        where = "where a control fails" if len(findings.datasets) > 1 else f"at {layer_names(sorted(failing))}"
+        where = (
+            "where a control fails"
+            if len(findings.datasets) > 1
+            else f"at {layer_names(sorted(failing))}"
+        )
         steps.append(NextStep(f"Do not interpret ΔP {where}."))
     if not _spoken(findings):
         steps.append(NextStep("Ask more questions: these are too few for an answer."))
     if "matched" not in set(findings.experiments["experiment"]):
         again = command_again(findings, folder, evidence="matched,wordings")
         steps.append(NextStep("Rule out the wording:", again))
-    if any(reading.claim == "adds_to_confidence" and reading.verdict == "yes" for reading in readings):
+    if any(
+        reading.claim == "adds_to_confidence" and reading.verdict == "yes"
+        for reading in readings
+    ):
         detect = shlex.join(["anchorscope", "detect", folder])
-        if findings.options is not None:  # the model is in memory: only a call in Python can run it
+        if (
+            findings.options is not None
+        ):  # the model is in memory: only a call in Python can run it
             detect = command_again(findings, folder, keep="states")
         steps.append(NextStep("Train a hallucination detector:", detect))
     return tuple(steps[:3])  # a longer list is not read
@@ -358,7 +496,15 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
 def command_again(findings: Findings, folder: str, **options: str) -> str:
     """What adds something to the run: a command, or a call in Python where no command line can name the model."""
     if findings.options is not None:
-        named = "".join(f", {name}={value!r}" for name, value in {**findings.options, **options}.items())
+        named = "".join(
+            f", {name}={value!r}"
+            for name, value in {**findings.options, **options}.items()
+        )
         return f"anchorscope.run(model, tokenizer=tokenizer, out={folder!r}{named})"
     words = ["anchorscope", "run", f"{folder}/recipe.toml", "--out", folder]
-    return shlex.join([*words, *(word for name, value in options.items() for word in (f"--{name}", value))])
+    return shlex.join(
+        [
+            *words,
+            *(word for name, value in options.items() for word in (f"--{name}", value)),
+        ]
+    )

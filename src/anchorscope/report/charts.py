@@ -27,7 +27,14 @@ from matplotlib.patches import Patch
 
 from anchorscope.artefacts.schema import BAND
 from anchorscope.errors import UserError, unknown
-from anchorscope.report.findings import NEEDS_QUESTION, PARTS, Findings, band_numbers, has_shares, select
+from anchorscope.report.findings import (
+    NEEDS_QUESTION,
+    PARTS,
+    Findings,
+    band_numbers,
+    has_shares,
+    select,
+)
 from anchorscope.report.palette import (
     BASELINES,
     CONTROL_GREY,
@@ -76,18 +83,49 @@ def chart_name(rule: str) -> str:
     return "delta_p" if rule == "plain" else f"delta_p_{rule}"
 
 
-def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, float] | None = None) -> ExperimentFigure:
+def delta_p_chart(
+    findings: Findings, rule: str = "plain", size: tuple[float, float] | None = None
+) -> ExperimentFigure:
     """The chart of a run under one rule; `size`, in inches, is the whole figure's, which then has no small print."""
-    data = chart_rows(findings, rule).select(CURVE_COLUMNS).sort("intervention", "dataset", "group", "layer")
-    has_line = set(data.filter(pl.col("intervention") == "knockout").select("dataset", "group").iter_rows())
-    names = [(dataset, group) for dataset in findings.datasets for group in GROUPS if (dataset, group) not in has_line]
-    notes = (POINTS_NOTE, *(f"{group} ({display_name(dataset)}): no items" for dataset, group in names))
-    layers = {name: tuple(findings.reference_layers.get(name, ())) for name in findings.datasets}
+    data = (
+        chart_rows(findings, rule)
+        .select(CURVE_COLUMNS)
+        .sort("intervention", "dataset", "group", "layer")
+    )
+    has_line = set(
+        data.filter(pl.col("intervention") == "knockout")
+        .select("dataset", "group")
+        .iter_rows()
+    )
+    names = [
+        (dataset, group)
+        for dataset in findings.datasets
+        for group in GROUPS
+        if (dataset, group) not in has_line
+    ]
+    notes = (
+        POINTS_NOTE,
+        *(f"{group} ({display_name(dataset)}): no items" for dataset, group in names),
+    )
+    layers = {
+        name: tuple(findings.reference_layers.get(name, ()))
+        for name in findings.datasets
+    }
     span = delta_p_span(findings.curves)
 
     def chart(width: float, height: float) -> ExperimentFigure:
-        spec = _spec(data, findings.datasets, {"": findings.n_layers}, span, layers, rule, (width, height))
-        return ExperimentFigure(data, () if size else notes, spec, findings.model, findings.n_layers, ("",))
+        spec = _spec(
+            data,
+            findings.datasets,
+            {"": findings.n_layers},
+            span,
+            layers,
+            rule,
+            (width, height),
+        )
+        return ExperimentFigure(
+            data, () if size else notes, spec, findings.model, findings.n_layers, ("",)
+        )
 
     width, height = _PANEL
     if size is None:
@@ -105,45 +143,79 @@ def delta_p_chart(findings: Findings, rule: str = "plain", size: tuple[float, fl
 def delta_p_of_runs(runs: Sequence[Findings]) -> ExperimentFigure:
     """The paper's chart with a panel per run."""
     depths = {run.model: run.n_layers for run in runs}
-    rows = pl.concat(chart_rows(run, "plain").with_columns(run=pl.lit(run.model)) for run in runs)
+    rows = pl.concat(
+        chart_rows(run, "plain").with_columns(run=pl.lit(run.model)) for run in runs
+    )
     data = rows.select("run", *CURVE_COLUMNS).drop("truth")
     datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
-    words = {name: name if len(name) <= 52 else f"{name[:26]}…{name[-26:]}" for name in depths}
-    spec = _spec(data, datasets, depths, delta_p_span(*(run.curves for run in runs)), words=words)
-    question, deepest = "ΔP when the question's key words are hidden", max(depths.values(), default=1)
-    return ExperimentFigure(data, (POINTS_NOTE,), spec, question, deepest, tuple(depths))
+    words = {
+        name: name if len(name) <= 52 else f"{name[:26]}…{name[-26:]}"
+        for name in depths
+    }
+    spec = _spec(
+        data, datasets, depths, delta_p_span(*(run.curves for run in runs)), words=words
+    )
+    question, deepest = (
+        "ΔP when the question's key words are hidden",
+        max(depths.values(), default=1),
+    )
+    return ExperimentFigure(
+        data, (POINTS_NOTE,), spec, question, deepest, tuple(depths)
+    )
 
 
 def preliminary_chart(
-    curves: pl.DataFrame, layers: Mapping[str, tuple[int, ...]], n_layers: int, note: str
+    curves: pl.DataFrame,
+    layers: Mapping[str, tuple[int, ...]],
+    n_layers: int,
+    note: str,
 ) -> ExperimentFigure:
     """The chart of a run that is not finished: the plain curves, as far as they go."""
-    data = curves.filter(_DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")).select(CURVE_COLUMNS)
+    data = curves.filter(
+        _DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")
+    ).select(CURVE_COLUMNS)
     spec = _spec(data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers)
-    return ExperimentFigure(data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",))
+    return ExperimentFigure(
+        data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",)
+    )
 
 
-_DRAWN = (pl.col("truth") == "all") & pl.col("intervention").is_in(["knockout", "random"])
+_DRAWN = (pl.col("truth") == "all") & pl.col("intervention").is_in(
+    ["knockout", "random"]
+)
 
 
 def chart_rows(findings: Findings, rule: str) -> pl.DataFrame:
     """What is drawn: all items, knockout and random control, at the headline site and position."""
-    wanted = _DRAWN & (pl.col("assignment") == rule) & pl.col("dataset").is_in(findings.datasets)
+    wanted = (
+        _DRAWN
+        & (pl.col("assignment") == rule)
+        & pl.col("dataset").is_in(findings.datasets)
+    )
     return drawable(findings).filter(wanted)
 
 
 def drawable(findings: Findings) -> pl.DataFrame:
     """The rows of the headline site and position that have a value and at least one item."""
-    return findings.at_headline(findings.curves).filter(pl.col("delta_p").is_finite() & (pl.col("n") > 0))
+    return findings.at_headline(findings.curves).filter(
+        pl.col("delta_p").is_finite() & (pl.col("n") > 0)
+    )
 
 
 def delta_p_span(*curves: pl.DataFrame) -> tuple[float, float]:
     """One y axis for everything that can be drawn of these curves; lines of few items do not stretch it."""
-    tables = [table.select("delta_p", "ci_low", "ci_high", "n", "n_groups", "truth") for table in curves]
-    rows = pl.concat(tables).filter(pl.col("delta_p").is_finite() & (pl.col("n") > 0) & (pl.col("truth") == "all"))
+    tables = [
+        table.select("delta_p", "ci_low", "ci_high", "n", "n_groups", "truth")
+        for table in curves
+    ]
+    rows = pl.concat(tables).filter(
+        pl.col("delta_p").is_finite() & (pl.col("n") > 0) & (pl.col("truth") == "all")
+    )
     enough = rows.filter(pl.coalesce("n_groups", "n") >= FEWEST_GROUPS)
     rows = enough if enough.height else rows
-    numbers = pl.concat([rows[name].cast(pl.Float64) for name in ("delta_p", "ci_low", "ci_high")])
+    numbers = pl.concat(
+        [rows[name].cast(pl.Float64) for name in ("delta_p", "ci_low", "ci_high")]
+    )
     numbers = numbers.drop_nulls().drop_nans()
     low, high = min([-10.0, *numbers]), max([10.0, *numbers])
     return max(-100.0, 10 * math.floor(low / 10)), min(100.0, 10 * math.ceil(high / 10))
@@ -169,9 +241,21 @@ def _spec(
             reserve_mark_space(axes, len(layers))
 
     width = 4.35 if words else panel[0]
-    lines = Lines(_group_series(datasets), "ΔP", width=width, y="delta_p", empty="no items", finish=finish)
+    lines = Lines(
+        _group_series(datasets),
+        "ΔP",
+        width=width,
+        y="delta_p",
+        empty="no items",
+        finish=finish,
+    )
     titles = words or {"": display_name(datasets[0]) if len(datasets) == 1 else ""}
-    handles = _handles(data, datasets, any((layers or {}).values()), named="" not in titles or not titles[""])
+    handles = _handles(
+        data,
+        datasets,
+        any((layers or {}).values()),
+        named="" not in titles or not titles[""],
+    )
     return ChartSpec(
         chart_name(rule),
         "as in the paper" if words else "" if rule == "plain" else RULES[rule],
@@ -198,33 +282,66 @@ def _group_series(datasets: Sequence[str]) -> list[Series]:
     for group in GROUPS:
         for dataset, look in dataset_styles(datasets).items():
             where = {"dataset": dataset, "group": group}
-            style: dict[str, Any] = {"color": look.colour, "linestyle": LINE_STYLES[group]}
-            if len(datasets) > 1:  # every line has its markers at other layers, so that they do not cover each other
-                marks = {"markersize": 4.2, "markeredgewidth": 0.0, "markevery": (len(series) // 2 % 4, 4)}
+            style: dict[str, Any] = {
+                "color": look.colour,
+                "linestyle": LINE_STYLES[group],
+            }
+            if (
+                len(datasets) > 1
+            ):  # every line has its markers at other layers, so that they do not cover each other
+                marks = {
+                    "markersize": 4.2,
+                    "markeredgewidth": 0.0,
+                    "markevery": (len(series) // 2 % 4, 4),
+                }
                 style |= {"marker": look.marker} | marks
             name = f"{group} ({display_name(dataset)})"
             series += [
-                Series(where | {"intervention": "knockout"}, style, name, in_legend=False),
-                Series(where | {"intervention": "random"}, _RANDOM, f"Random, {name}", "none", in_legend=False),
+                Series(
+                    where | {"intervention": "knockout"}, style, name, in_legend=False
+                ),
+                Series(
+                    where | {"intervention": "random"},
+                    _RANDOM,
+                    f"Random, {name}",
+                    "none",
+                    in_legend=False,
+                ),
             ]
     return series
 
 
-def _handles(data: pl.DataFrame, datasets: Sequence[str], has_layers: bool, named: bool) -> list[Line2D]:
+def _handles(
+    data: pl.DataFrame, datasets: Sequence[str], has_layers: bool, named: bool
+) -> list[Line2D]:
     """The legend: of one dataset its two lines; of several a colour for each, then a stroke for each group."""
     styles = dataset_styles([name for name in datasets if name in set(data["dataset"])])
     groups = [group for group in GROUPS if group in set(data["group"])]
     if len(styles) == 1:
         ((name, look),) = styles.items()
         about = f" ({display_name(name)})" if named else ""
-        words = {f"{group}{about}": (look.colour, LINE_STYLES[group], "") for group in groups}
+        words = {
+            f"{group}{about}": (look.colour, LINE_STYLES[group], "") for group in groups
+        }
     else:
-        words = {display_name(name): (look.colour, "-", look.marker) for name, look in styles.items()}
+        words = {
+            display_name(name): (look.colour, "-", look.marker)
+            for name, look in styles.items()
+        }
         words |= {group: (INK, LINE_STYLES[group], "") for group in groups}
     if "random" in set(data["intervention"]):
         words["Random words cut"] = (CONTROL_GREY, ":", "")
     handles = [
-        Line2D([], [], label=label, color=colour, linestyle=stroke, marker=marker, markersize=4.2, markeredgewidth=0.0)
+        Line2D(
+            [],
+            [],
+            label=label,
+            color=colour,
+            linestyle=stroke,
+            marker=marker,
+            markersize=4.2,
+            markeredgewidth=0.0,
+        )
         for label, (colour, stroke, marker) in words.items()
     ]
     return [*handles, *([reference_handle("l* of a fold")] if has_layers else [])]
@@ -234,58 +351,109 @@ def _handles(data: pl.DataFrame, datasets: Sequence[str], has_layers: bool, name
 
 LOWEST, HIGHEST = -0.2, 1.1
 """What the axis shows: in the first layers there is hardly any evidence to divide by, and a share can be anything."""
-_NEEDS_LINES = {"knockout": ("-", "needs the key words"), "random": (":", "needs random words")}
+_NEEDS_LINES = {
+    "knockout": ("-", "needs the key words"),
+    "random": (":", "needs random words"),
+}
 
 
 def _part_look(part: str) -> dict[str, Any]:
-    return {"facecolor": PART_COLOURS[part], "hatch": PART_HATCHES[part], "edgecolor": "white"}
+    return {
+        "facecolor": PART_COLOURS[part],
+        "hatch": PART_HATCHES[part],
+        "edgecolor": "white",
+    }
 
 
 def _part_handles(*_: object) -> list[Artist]:
-    lines = [Line2D([], [], color=INK, linestyle=dash, label=words) for dash, words in _NEEDS_LINES.values()]
-    return [*(Patch(label=words, **_part_look(part)) for part, words in PARTS.items()), *lines]
+    lines = [
+        Line2D([], [], color=INK, linestyle=dash, label=words)
+        for dash, words in _NEEDS_LINES.values()
+    ]
+    return [
+        *(Patch(label=words, **_part_look(part)) for part, words in PARTS.items()),
+        *lines,
+    ]
 
 
 def _part_rows(findings: Findings) -> pl.DataFrame:
     """The parts under the knockout, and what needs the question under both cuts; `in_band` marks the band."""
-    cuts = pl.col("intervention").is_in(list(_NEEDS_LINES)) & (pl.col("part") == NEEDS_QUESTION)
+    cuts = pl.col("intervention").is_in(list(_NEEDS_LINES)) & (
+        pl.col("part") == NEEDS_QUESTION
+    )
     parts = (pl.col("intervention") == "knockout") & pl.col("part").is_in(list(PARTS))
-    columns = ("dataset", "intervention", "part", "layer", "share", "ci_low", "ci_high", "n", "n_groups")
-    rows = findings.at_headline(findings.evidence_parts).filter(pl.col("layer") != BAND, cuts | parts)
-    rows = select(rows, dataset=findings.datasets).filter(pl.col("share").is_finite()).select(columns)
-    rows = rows.with_columns(pl.col("layer").cast(pl.Int64)).sort("layer", maintain_order=True)
+    columns = (
+        "dataset",
+        "intervention",
+        "part",
+        "layer",
+        "share",
+        "ci_low",
+        "ci_high",
+        "n",
+        "n_groups",
+    )
+    rows = findings.at_headline(findings.evidence_parts).filter(
+        pl.col("layer") != BAND, cuts | parts
+    )
+    rows = (
+        select(rows, dataset=findings.datasets)
+        .filter(pl.col("share").is_finite())
+        .select(columns)
+    )
+    rows = rows.with_columns(pl.col("layer").cast(pl.Int64)).sort(
+        "layer", maintain_order=True
+    )
     bands = {name: set(band_numbers(findings, name)) for name in findings.datasets}
-    in_band = [layer in bands[name] for name, layer in rows.select("dataset", "layer").iter_rows()]
+    in_band = [
+        layer in bands[name]
+        for name, layer in rows.select("dataset", "layer").iter_rows()
+    ]
     return rows.with_columns(pl.Series("in_band", in_band, dtype=pl.Boolean))
 
 
 def _draw_parts(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
     """The parts above each other, the band at the foot, and the two lines."""
-    shares = np.stack([shares_of_layers(rows, "knockout", part, place.n_layers) for part in PARTS])
+    shares = np.stack(
+        [shares_of_layers(rows, "knockout", part, place.n_layers) for part in PARTS]
+    )
     shares[:, np.isnan(shares).any(axis=0)] = np.nan
     layers = np.arange(place.n_layers)
     up, down = np.zeros(place.n_layers), np.zeros(place.n_layers)
     for part, values in zip(PARTS, shares, strict=True):
-        for base, signed in ((up, np.maximum(values, 0.0)), (down, np.minimum(values, 0.0))):
-            axes.fill_between(layers, base, base + signed, linewidth=0.4, **_part_look(part))
+        for base, signed in (
+            (up, np.maximum(values, 0.0)),
+            (down, np.minimum(values, 0.0)),
+        ):
+            axes.fill_between(
+                layers, base, base + signed, linewidth=0.4, **_part_look(part)
+            )
             base += np.nan_to_num(signed)
-        note_curve(axes, PARTS[part], PART_COLOURS[part], layers.tolist(), values.tolist())
+        note_curve(
+            axes, PARTS[part], PART_COLOURS[part], layers.tolist(), values.tolist()
+        )
     for cut, (dash, words) in _NEEDS_LINES.items():
         values = shares_of_layers(rows, cut, NEEDS_QUESTION, place.n_layers)
         axes.plot(layers, values, color=INK, linestyle=dash, linewidth=1.3)
         note_curve(axes, words, INK, layers.tolist(), values.tolist())
     for layer in rows.filter("in_band")["layer"].unique():
-        axes.axvspan(layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0.5)
+        axes.axvspan(
+            layer - 0.5, layer + 0.5, ymin=0.0, ymax=0.035, color=INK, linewidth=0.5
+        )
     if np.isnan(shares).all():
         empty_panel(axes, "too little evidence to divide")
     axes.set_ylim(LOWEST, HIGHEST)
 
 
-def shares_of_layers(rows: pl.DataFrame, cut: str, part: str, n_layers: int) -> np.ndarray:
+def shares_of_layers(
+    rows: pl.DataFrame, cut: str, part: str, n_layers: int
+) -> np.ndarray:
     """The share at every layer; NaN where there is none that says anything."""
     values = np.full(n_layers, np.nan)
     mine = rows.filter((pl.col("intervention") == cut) & (pl.col("part") == part))
-    for layer, share, low, high in mine.select("layer", "share", "ci_low", "ci_high").iter_rows():
+    for layer, share, low, high in mine.select(
+        "layer", "share", "ci_low", "ci_high"
+    ).iter_rows():
         if low is not None and high - low <= WIDEST_SHARE:
             values[layer] = share
     return values
@@ -310,7 +478,17 @@ EVIDENCE_PARTS = ChartSpec(
 
 # The probe
 
-_AUC_COLUMNS = ("dataset", "intervention", "kind", "site", "layer", "auc", "ci_low", "ci_high", "n")
+_AUC_COLUMNS = (
+    "dataset",
+    "intervention",
+    "kind",
+    "site",
+    "layer",
+    "auc",
+    "ci_low",
+    "ci_high",
+    "n",
+)
 _BASELINE_LOOKS: dict[str, tuple[str, Any]] = {
     "relation-only": ("#b9a27c", ":"),
     "words": ("#4f2812", "--"),
@@ -320,7 +498,13 @@ _BASELINE_LOOKS: dict[str, tuple[str, Any]] = {
 _AUC_MARKS = {"markersize": 4.2, "markeredgewidth": 0.0, "markevery": 4}
 _CUTS: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (
     ("clean", "transfer", {"color": INK}, "Probe, untouched", "band"),
-    ("random", "transfer", {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.2}, "Random words cut", "none"),
+    (
+        "random",
+        "transfer",
+        {"color": CONTROL_GREY, "linestyle": ":", "linewidth": 1.2},
+        "Random words cut",
+        "none",
+    ),
     (
         "knockout",
         "refit",
@@ -328,26 +512,47 @@ _CUTS: tuple[tuple[str, str, dict[str, Any], str, str], ...] = (
         "Key words cut, probe trained again",
         "band",
     ),
-    ("knockout", "transfer", {"color": "#d4281e", "marker": "o"} | _AUC_MARKS, "Key words cut, same probe", "band"),
+    (
+        "knockout",
+        "transfer",
+        {"color": "#d4281e", "marker": "o"} | _AUC_MARKS,
+        "Key words cut, same probe",
+        "band",
+    ),
 )
 """Intervention, kind, look, label and interval of every line."""
 
 
 def _auc_rows(findings: Findings) -> pl.DataFrame:
     """Untouched and under the cuts, at the headline site, and the baselines, which have no layer and no site."""
-    cuts = pl.concat_list("intervention", "kind").is_in([[cut, kind] for cut, kind, *_ in _CUTS])
-    lines = cuts & (pl.col("site") == findings.site) & (pl.col("position") == findings.position)
+    cuts = pl.concat_list("intervention", "kind").is_in(
+        [[cut, kind] for cut, kind, *_ in _CUTS]
+    )
+    lines = (
+        cuts
+        & (pl.col("site") == findings.site)
+        & (pl.col("position") == findings.position)
+    )
     levels = pl.col("kind").is_in(list(BASELINES)) & pl.col("layer").is_null()
     finite = pl.col("dataset").is_in(findings.datasets) & pl.col("auc").is_finite()
-    rows = findings.probe_scores.filter(finite & ((lines & pl.col("layer").is_not_null()) | levels))
-    return rows.select(_AUC_COLUMNS).sort("dataset", "intervention", "kind", "layer", maintain_order=True)
+    rows = findings.probe_scores.filter(
+        finite & ((lines & pl.col("layer").is_not_null()) | levels)
+    )
+    return rows.select(_AUC_COLUMNS).sort(
+        "dataset", "intervention", "kind", "layer", maintain_order=True
+    )
 
 
 def _auc_lines(data: pl.DataFrame) -> list[Lines]:
-    series = [Series({"intervention": cut, "kind": kind}, look, label, band) for cut, kind, look, label, band in _CUTS]
+    series = [
+        Series({"intervention": cut, "kind": kind}, look, label, band)
+        for cut, kind, look, label, band in _CUTS
+    ]
     for kind, (colour, stroke) in _BASELINE_LOOKS.items():
         look = {"color": colour, "linestyle": stroke, "linewidth": 1.4, "zorder": 2}
-        series.append(Series({"kind": kind}, look, BASELINES[kind].capitalize(), "level"))
+        series.append(
+            Series({"kind": kind}, look, BASELINES[kind].capitalize(), "level")
+        )
     return [Lines(series, "AUC", y="auc", null=0.5)]
 
 
@@ -371,7 +576,11 @@ PROBE_AUC = ChartSpec(
 
 def figures_of(findings: Findings) -> list[ExperimentFigure]:
     """Every figure of a run, computed and not yet drawn; those of the experiments come last."""
-    specs = [EVIDENCE_PARTS, PROBE_AUC, *(chart for section in catalogued_sections() for chart in section.charts)]
+    specs = [
+        EVIDENCE_PARTS,
+        PROBE_AUC,
+        *(chart for section in catalogued_sections() for chart in section.charts),
+    ]
     return [
         delta_p_chart(findings),
         delta_p_chart(findings, "corrected"),
@@ -380,18 +589,28 @@ def figures_of(findings: Findings) -> list[ExperimentFigure]:
 
 
 def figure_named(
-    findings: Findings, name: str, datasets: Sequence[str] | None = None, size: tuple[float, float] | None = None
+    findings: Findings,
+    name: str,
+    datasets: Sequence[str] | None = None,
+    size: tuple[float, float] | None = None,
 ) -> ExperimentFigure:
     """A figure by name, of all datasets or some; `size` in inches is for the ΔP charts, which have one panel."""
     for dataset in datasets or ():
         if dataset not in findings.datasets:
             raise unknown("dataset", dataset, findings.datasets)
-    chosen = tuple(dataset for dataset in findings.datasets if not datasets or dataset in datasets)
-    findings, rules = replace(findings, datasets=chosen), {chart_name(rule): rule for rule in RULES}
+    chosen = tuple(
+        dataset for dataset in findings.datasets if not datasets or dataset in datasets
+    )
+    findings, rules = (
+        replace(findings, datasets=chosen),
+        {chart_name(rule): rule for rule in RULES},
+    )
     if name in rules:
         return delta_p_chart(findings, rules[name], size)
     if size:
-        raise UserError(f"Only {', '.join(rules)} take a size; {name!r} was asked for. Leave the size out.")
+        raise UserError(
+            f"Only {', '.join(rules)} take a size; {name!r} was asked for. Leave the size out."
+        )
     figures = {figure.name: figure for figure in figures_of(findings)}
     if name not in figures:
         raise unknown("figure", name, sorted({*figures, *rules}))

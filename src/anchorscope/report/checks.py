@@ -44,7 +44,15 @@ from anchorscope.report.findings import (
 )
 from anchorscope.report.palette import A_ANCHORED, GROUPS, Q_ANCHORED, display_name
 from anchorscope.report.reading import EVIDENCE, Reading, Standing
-from anchorscope.report.verdicts import Verdict, above, below, between, difference, gained, size_ratio
+from anchorscope.report.verdicts import (
+    Verdict,
+    above,
+    below,
+    between,
+    difference,
+    gained,
+    size_ratio,
+)
 from anchorscope.report.wording import (
     MISSING,
     capitalised,
@@ -69,17 +77,29 @@ class Subject:
     assignment: str | None
 
     def summary(
-        self, quantity: str, intervention: str | None = "knockout", group: str | None = None
+        self,
+        quantity: str,
+        intervention: str | None = "knockout",
+        group: str | None = None,
     ) -> Estimate | None:
         """A quantity of the summary under this rule; without an interval where it rests on too few items."""
         value = summary_of(
-            self.findings, self.dataset, quantity, assignment=self.assignment, intervention=intervention, group=group
+            self.findings,
+            self.dataset,
+            quantity,
+            assignment=self.assignment,
+            intervention=intervention,
+            group=group,
         )
-        if value is not None and 0 < value.n < FEWEST_GROUPS:  # a bootstrap of so few has no honest interval
+        if (
+            value is not None and 0 < value.n < FEWEST_GROUPS
+        ):  # a bootstrap of so few has no honest interval
             return replace(value, ci_low=math.nan, ci_high=math.nan)
         return value
 
-    def share(self, intervention: str = "knockout", part: str = NEEDS_QUESTION) -> Estimate | None:
+    def share(
+        self, intervention: str = "knockout", part: str = NEEDS_QUESTION
+    ) -> Estimate | None:
         """A share of the evidence over the band."""
         return share_at(self.findings, self.dataset, intervention, part)
 
@@ -126,7 +146,10 @@ class Check:
 
     def sentence(self, verdict: Verdict) -> str:
         """What may be said, without numbers."""
-        words = {"inconclusive": "it is unclear whether ", "not measured": "not measured: "}.get(verdict, "")
+        words = {
+            "inconclusive": "it is unclear whether ",
+            "not measured": "not measured: ",
+        }.get(verdict, "")
         return capitalised(words + self.form(verdict))
 
     def form(self, verdict: Verdict) -> str:
@@ -134,7 +157,9 @@ class Check:
         form = 2 if verdict == "no" else 1
         return re.sub(r"\{(.*?)\|(.*?)\}", lambda forms: forms.group(form), self.clause)
 
-    def reading(self, subject: Subject, measured: Measured, p_corrected: float | None) -> Reading:
+    def reading(
+        self, subject: Subject, measured: Measured, p_corrected: float | None
+    ) -> Reading:
         """The check applied to a run; `p_corrected` is that of a tested one."""
         number, numbers = measured.estimate, measured.numbers
         verdict: Verdict = measured.verdict if number is not None else "not measured"
@@ -151,7 +176,9 @@ class Check:
             "p_corrected": p_corrected,
         }
         return Reading(
-            id=":".join(filter(None, (subject.dataset, subject.assignment, self.claim))),
+            id=":".join(
+                filter(None, (subject.dataset, subject.assignment, self.claim))
+            ),
             claim=self.claim,
             topic=self.topic,
             statement=self.form("yes"),
@@ -175,7 +202,9 @@ CHECKS: list[Check] = []
 """All checks of a dataset."""
 
 
-def _check(topic: str, clause: str, unit: str, **options: Any) -> Callable[[Measure], Measure]:
+def _check(
+    topic: str, clause: str, unit: str, **options: Any
+) -> Callable[[Measure], Measure]:
     """Registers a check; the function's name is the claim's, and the other options are those of `Check`."""
 
     def register(measure: Measure) -> Measure:
@@ -202,10 +231,16 @@ def read(findings: Findings) -> list[Reading]:
         for subject in [Subject(findings, dataset, check.rule)]
         if (measured := check.measure(subject)) is not None
     ]
-    tested = [measured.p_value for check, _, measured in results if check.standing == "tested"]
-    corrected = iter(holm([math.nan if p is None else p for p in tested]))  # all tests of the run together
+    tested = [
+        measured.p_value for check, _, measured in results if check.standing == "tested"
+    ]
+    corrected = iter(
+        holm([math.nan if p is None else p for p in tested])
+    )  # all tests of the run together
     return [
-        check.reading(subject, measured, next(corrected) if check.standing == "tested" else None)
+        check.reading(
+            subject, measured, next(corrected) if check.standing == "tested" else None
+        )
         for check, subject, measured in results
     ]
 
@@ -218,38 +253,60 @@ def _p_words(p: float | None) -> str:
 # The parts of the evidence, over the band of layers: two tested questions, the controls, and probes that see less
 
 
-@_tested("The match", "{part|hardly any} of the probe's evidence needs question and answer together")
+@_tested(
+    "The match",
+    "{part|hardly any} of the probe's evidence needs question and answer together",
+)
 def needs_both(subject: Subject) -> Measured:
     """Tested by its interval, which is a normal one."""
     share, dataset = subject.share(part=TOGETHER), subject.dataset
     if share is None or why_silent(subject.findings, dataset) is not None:
         return Measured()
     numbers = f"{estimate(share)} over layers {band_layers(subject.findings, dataset)}"
-    return Measured(share, numbers, layer=subject.layer, p_value=verdicts.p_from_interval(share))
+    return Measured(
+        share, numbers, layer=subject.layer, p_value=verdicts.p_from_interval(share)
+    )
 
 
-@_tested("More than any words", "the key words carry {more|no more} of it than random words do")
+@_tested(
+    "More than any words",
+    "the key words carry {more|no more} of it than random words do",
+)
 def share_beyond_random(subject: Subject) -> Measured:
     """The difference of the two shares, as the run tested it."""
-    row = first_row(evidence_rows(subject.findings, subject.dataset, "above_random"), group=NEEDS_QUESTION)
+    row = first_row(
+        evidence_rows(subject.findings, subject.dataset, "above_random"),
+        group=NEEDS_QUESTION,
+    )
     if row is None or why_silent(subject.findings, subject.dataset) is not None:
         return Measured()
     more, p_value = row_estimate(row), row["p_value"]
     if p_value is None or math.isnan(p_value):
         p_value = verdicts.p_from_interval(more)
-    numbers = f"{estimate(more)} more; random words alone {estimate(subject.share('random'))}"
+    numbers = (
+        f"{estimate(more)} more; random words alone {estimate(subject.share('random'))}"
+    )
     return Measured(more, numbers, layer=subject.layer, p_value=p_value)
 
 
-def _beside_knockout(subject: Subject, cut: str, least: float | None = None) -> Measured | None:
+def _beside_knockout(
+    subject: Subject, cut: str, least: float | None = None
+) -> Measured | None:
     """What a control takes, over what the key words take: less than a quarter, or at least `least`."""
     floor = evidence_rows(subject.findings, subject.dataset, "floor")
     control = (first_estimate(floor) if cut == "floor" else None) or subject.share(cut)
     if control is None:
         return None
     ratio = size_ratio(control, subject.share())
-    verdict = below(ratio, verdicts.SMALL_RATIO) if least is None else above(ratio, least)
-    return Measured(ratio, f"needs {estimate(control)}, ratio {estimate(ratio)}", verdict, subject.layer)
+    verdict = (
+        below(ratio, verdicts.SMALL_RATIO) if least is None else above(ratio, least)
+    )
+    return Measured(
+        ratio,
+        f"needs {estimate(control)}, ratio {estimate(ratio)}",
+        verdict,
+        subject.layer,
+    )
 
 
 _LACKS = "{holds nearly all of the evidence|lacks more than a quarter as much of the evidence as the cut state}"
@@ -259,7 +316,11 @@ _RATIOS = {
         "Random words",
         "{less|more} than a quarter as much of the evidence needs random words as needs the key words",
     ),
-    "share_floor_small": ("floor", "Another site, nothing cut", f"the clean state of another site {_LACKS}"),
+    "share_floor_small": (
+        "floor",
+        "Another site, nothing cut",
+        f"the clean state of another site {_LACKS}",
+    ),
     "share_random_weights": (
         "random-weights",
         "Random weights",
@@ -274,11 +335,21 @@ _RATIOS = {
 """Controls that should take little of the evidence, beside what the key words take."""
 
 for _claim, (_cut, _topic, _clause) in _RATIOS.items():
-    CHECKS.append(Check(_claim, _topic, _clause, partial(_beside_knockout, cut=_cut), "ratio", "control"))
+    CHECKS.append(
+        Check(
+            _claim,
+            _topic,
+            _clause,
+            partial(_beside_knockout, cut=_cut),
+            "ratio",
+            "control",
+        )
+    )
 
 
 @_control(
-    "Displacement", "the random cut moves the states {at least|less than} four fifths as far as the key words' cut"
+    "Displacement",
+    "the random cut moves the states {at least|less than} four fifths as far as the key words' cut",
 )
 def displacement_matched(subject: Subject) -> Measured | None:
     """How far the random cut moves the states, over how far the knockout does; medians, without an interval."""
@@ -289,7 +360,12 @@ def displacement_matched(subject: Subject) -> Measured | None:
     ratio = random.value / key_words.value
     measured = Estimate(ratio, math.nan, math.nan, random.n, "ratio of medians")
     numbers = f"key words {number(key_words.value, 2)}, random words {number(random.value, 2)}"
-    return Measured(measured, numbers, "yes" if ratio >= verdicts.MATCHED_DISPLACEMENT else "no", subject.layer)
+    return Measured(
+        measured,
+        numbers,
+        "yes" if ratio >= verdicts.MATCHED_DISPLACEMENT else "no",
+        subject.layer,
+    )
 
 
 @_control("Permuted labels", "permuted labels give {no|a} share", unit=EVIDENCE)
@@ -327,12 +403,18 @@ def auc_above_nulls(subject: Subject) -> Measured | None:
     best = max(readers, key=lambda name: readers[name].value)
     gains = {name: difference(probe, area) for name, area in readers.items()}
     wanted = ("question only", "answer only", "words")
-    lacking = [name for name in wanted if not any(reader.startswith(name) for reader in readers)]
+    lacking = [
+        name
+        for name in wanted
+        if not any(reader.startswith(name) for reader in readers)
+    ]
     unknown = f"; not known: {', '.join(lacking)}" if lacking else ""
     numbers = f"AUC {estimate(probe)}; best of the others, {best}: {estimate(readers[best])}{unknown}"
     each = {gained(gain) for gain in gains.values()}
     worst = next(verdict for verdict in verdicts.WORST_FIRST if verdict in each)
-    return Measured(gains[best], numbers, "inconclusive" if lacking and worst == "yes" else worst)
+    return Measured(
+        gains[best], numbers, "inconclusive" if lacking and worst == "yes" else worst
+    )
 
 
 # The groups of the paper's rule, the probe, and the controls of ΔP
@@ -348,22 +430,34 @@ def sorts_by_label(subject: Subject) -> Measured:
     """How far the groups differ in true answers."""
     q, a = (subject.summary("true_share", group=group) for group in GROUPS)
     gap = difference(q, a)
-    if gap is not None and gap.value < 0:  # the other way round is sorting by label as well
+    if (
+        gap is not None and gap.value < 0
+    ):  # the other way round is sorting by label as well
         gap = Estimate(-gap.value, -gap.ci_high, -gap.ci_low, gap.n, gap.method)
     numbers = f"true answers: {percent(q)} of Q-Anchored, {percent(a)} of A-Anchored"
     return Measured(gap, numbers, above(gap, verdicts.LABEL_SORTING))
 
 
-@_check("Common shift", 'the cut {moves|does not move} the probe towards "false"', "probability", rule="plain")
+@_check(
+    "Common shift",
+    'the cut {moves|does not move} the probe towards "false"',
+    "probability",
+    rule="plain",
+)
 def towards_false(subject: Subject) -> Measured:
     """How far the mean probability of "true" changes."""
-    before, after = (subject.summary(f"mean_probability_{when}") for when in ("before", "after"))
+    before, after = (
+        subject.summary(f"mean_probability_{when}") for when in ("before", "after")
+    )
     change = difference(after, before)
     numbers = f'mean probability of "true": {estimate(before)} before, {estimate(after)} after'
     return Measured(change, numbers, below(change, 0.0))
 
 
-@_of_probe("Beside confidence", "the probe adds {to|next to nothing to} the model's own confidence")
+@_of_probe(
+    "Beside confidence",
+    "the probe adds {to|next to nothing to} the model's own confidence",
+)
 def adds_to_confidence(subject: Subject) -> Measured:
     """Probe and confidence together beside confidence alone."""
     gain = subject.summary("auc_beyond_confidence", "clean", "nested")
@@ -379,9 +473,18 @@ def adds_to_confidence(subject: Subject) -> Measured:
 )
 def signal_survives(subject: Subject) -> Measured:
     """A probe trained on the cut states beside one that learned permuted labels."""
-    refit = nested_auc(subject.findings, subject.dataset, "knockout", kind="nested-refit")
-    gain, chance = (subject.summary(name, group="refit") for name in ("auc_beyond_permuted", "auc_permuted"))
-    return Measured(gain, f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}", gained(gain))
+    refit = nested_auc(
+        subject.findings, subject.dataset, "knockout", kind="nested-refit"
+    )
+    gain, chance = (
+        subject.summary(name, group="refit")
+        for name in ("auc_beyond_permuted", "auc_permuted")
+    )
+    return Measured(
+        gain,
+        f"AUC {estimate(refit)}; with permuted labels {estimate(chance)}",
+        gained(gain),
+    )
 
 
 @_check(
@@ -399,41 +502,81 @@ def random_small(subject: Subject) -> Measured:
     """
     own = {cut: _falls(subject, cut) for cut in ("knockout", "random")}
     joint = {cut: _widened(falls) for cut, falls in own.items()}
-    needed = tuple(layer for layer, fall in joint["knockout"].items() if fall.ci_low > verdicts.SEEN_BY_EYE)
-    pairs = {layer: (joint["random"][layer], joint["knockout"][layer]) for layer in needed if layer in own["random"]}
-    ratios = {layer: ratio for layer, pair in pairs.items() if (ratio := size_ratio(*pair)) is not None}
+    needed = tuple(
+        layer
+        for layer, fall in joint["knockout"].items()
+        if fall.ci_low > verdicts.SEEN_BY_EYE
+    )
+    pairs = {
+        layer: (joint["random"][layer], joint["knockout"][layer])
+        for layer in needed
+        if layer in own["random"]
+    }
+    ratios = {
+        layer: ratio
+        for layer, pair in pairs.items()
+        if (ratio := size_ratio(*pair)) is not None
+    }
     if not ratios:
         return Measured()
     worst = max(ratios, key=lambda layer: ratios[layer].value)
-    over = tuple(layer for layer, ratio in ratios.items() if ratio.value >= verdicts.SMALL_RATIO)
-    failing = tuple(layer for layer, pair in pairs.items() if _beyond_quarter(*pair).ci_low > 0)
-    passed = [layer for layer in pairs if _beyond_quarter(own["random"][layer], own["knockout"][layer]).ci_high < 0]
+    over = tuple(
+        layer for layer, ratio in ratios.items() if ratio.value >= verdicts.SMALL_RATIO
+    )
+    failing = tuple(
+        layer for layer, pair in pairs.items() if _beyond_quarter(*pair).ci_low > 0
+    )
+    passed = [
+        layer
+        for layer in pairs
+        if _beyond_quarter(own["random"][layer], own["knockout"][layer]).ci_high < 0
+    ]
     unsure = tuple(layer for layer in needed if layer not in (*failing, *passed))
     named = {"above": over, "significantly above": failing, "inconclusive": unsure}
-    where = "".join(f"; {word} at {layer_names(layers)}" for word, layers in named.items() if layers)
+    where = "".join(
+        f"; {word} at {layer_names(layers)}" for word, layers in named.items() if layers
+    )
     numbers = f"highest ratio {estimate(ratios[worst])} at layer {worst}{where}"
     doubtful = tuple(layer for layer in over if layer not in failing)
     verdict: Verdict = "no" if failing else "inconclusive" if unsure else "yes"
-    return Measured(ratios[worst], numbers, verdict, worst, failing=failing, doubtful=doubtful)
+    return Measured(
+        ratios[worst], numbers, verdict, worst, failing=failing, doubtful=doubtful
+    )
 
 
 def _falls(subject: Subject, intervention: str) -> dict[int, Estimate]:
     """How much the Q-Anchored line falls at every layer that has an honest interval."""
     findings, rule = subject.findings, subject.assignment or ""
     rows = findings.drawn_curves(subject.dataset, rule, Q_ANCHORED, intervention)
-    rows = rows.filter(pl.col("n_groups") >= FEWEST_GROUPS, pl.col("ci_low").is_finite(), pl.col("ci_high").is_finite())
-    falls = rows.sort("layer").select("layer", "n", "delta_p", "ci_low", "ci_high").iter_rows()
-    return {layer: Estimate(-value, -high, -low, n, "interval of one layer") for layer, n, value, low, high in falls}
+    rows = rows.filter(
+        pl.col("n_groups") >= FEWEST_GROUPS,
+        pl.col("ci_low").is_finite(),
+        pl.col("ci_high").is_finite(),
+    )
+    falls = (
+        rows.sort("layer")
+        .select("layer", "n", "delta_p", "ci_low", "ci_high")
+        .iter_rows()
+    )
+    return {
+        layer: Estimate(-value, -high, -low, n, "interval of one layer")
+        for layer, n, value, low, high in falls
+    }
 
 
 def _widened(falls: dict[int, Estimate]) -> dict[int, Estimate]:
     """The same with intervals that hold for all layers at once."""
     outside = (1 - LEVEL) / 2
-    wider = NormalDist().inv_cdf(1 - outside / max(1, len(falls))) / NormalDist().inv_cdf(1 - outside)
+    wider = NormalDist().inv_cdf(
+        1 - outside / max(1, len(falls))
+    ) / NormalDist().inv_cdf(1 - outside)
     method = "intervals of all layers widened to hold together (Bonferroni)"
 
     def widen(fall: Estimate) -> Estimate:
-        low, high = (fall.value + wider * (end - fall.value) for end in (fall.ci_low, fall.ci_high))
+        low, high = (
+            fall.value + wider * (end - fall.value)
+            for end in (fall.ci_low, fall.ci_high)
+        )
         return Estimate(fall.value, low, high, fall.n, method)
 
     return {layer: widen(fall) for layer, fall in falls.items()}
@@ -452,7 +595,13 @@ def _beyond_quarter(random: Estimate, knockout: Estimate) -> Estimate:
     value = abs(random.value) - ratio * knockout.value
     down = math.hypot(low, ratio * (knockout.ci_high - knockout.value))
     up = math.hypot(high, ratio * (knockout.value - knockout.ci_low))
-    return Estimate(value, value - down, value + up, min(random.n, knockout.n), "ends combined as independent")
+    return Estimate(
+        value,
+        value - down,
+        value + up,
+        min(random.n, knockout.n),
+        "ends combined as independent",
+    )
 
 
 @_check(
@@ -467,7 +616,9 @@ def noop(subject: Subject) -> Measured:
     rate = verdicts.with_zero_bound(subject.summary("flip_rate", "none"))
     if rate is None:
         return Measured()
-    return Measured(rate, f"{percent(rate)} of {rate.n} items", below(rate, verdicts.NOOP_FLIPS))
+    return Measured(
+        rate, f"{percent(rate)} of {rate.n} items", below(rate, verdicts.NOOP_FLIPS)
+    )
 
 
 # The curves along the depth: what Q-Anchored does, and whether A-Anchored is flat
@@ -484,7 +635,9 @@ def a_flat(subject: Subject) -> Measured:
     if (curve := sampled_curve(subject.findings, subject.dataset, A_ANCHORED)) is None:
         return Measured()
     farthest = shape.range_within(curve)
-    return Measured(farthest, f"farthest: {points(farthest)}", below(farthest, verdicts.STAYS_FLAT))
+    return Measured(
+        farthest, f"farthest: {points(farthest)}", below(farthest, verdicts.STAYS_FLAT)
+    )
 
 
 @_of_curve(
@@ -501,7 +654,12 @@ def trough_place(subject: Subject) -> Measured:
     where = f"layer {estimate(lowest.layer, 0)}, {estimate(lowest.relative, 0, 100.0, '%')} of the depth"
     numbers = f"ΔP {points(lowest.depth)} at {where}"
     layer = int(lowest.layer.value) if math.isfinite(lowest.layer.value) else None
-    return Measured(lowest.relative, numbers, between(lowest.relative, *verdicts.MIDDLE_THIRD), layer)
+    return Measured(
+        lowest.relative,
+        numbers,
+        between(lowest.relative, *verdicts.MIDDLE_THIRD),
+        layer,
+    )
 
 
 @_of_curve(
@@ -515,4 +673,8 @@ def recovery(subject: Subject) -> Measured:
     if (curve := sampled_curve(subject.findings, subject.dataset, Q_ANCHORED)) is None:
         return Measured()
     rise = shape.recovery(curve)
-    return Measured(rise, f"rise from the lowest layer to the end: {points(rise)}", above(rise, verdicts.MIN_RECOVERY))
+    return Measured(
+        rise,
+        f"rise from the lowest layer to the end: {points(rise)}",
+        above(rise, verdicts.MIN_RECOVERY),
+    )

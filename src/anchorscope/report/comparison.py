@@ -20,11 +20,32 @@ from typing import Any
 import polars as pl
 
 from anchorscope.progress import Progress
-from anchorscope.report.answer_card import AnswerCard, Trust, answer_sentence, controls_in, part_bar, trust_in
+from anchorscope.report.answer_card import (
+    AnswerCard,
+    Trust,
+    answer_sentence,
+    controls_in,
+    part_bar,
+    trust_in,
+)
 from anchorscope.report.charts import delta_p_of_runs
 from anchorscope.report.checks import read
-from anchorscope.report.findings import NEEDS_QUESTION, Findings, nested_auc, sampled_curve, share_at, why_silent
-from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
+from anchorscope.report.findings import (
+    NEEDS_QUESTION,
+    Findings,
+    nested_auc,
+    sampled_curve,
+    share_at,
+    why_silent,
+)
+from anchorscope.report.page import (
+    Section,
+    SectionFigure,
+    SectionsPage,
+    filled,
+    write_json,
+    write_sections_page,
+)
 from anchorscope.report.palette import A_ANCHORED, Q_ANCHORED, display_name
 from anchorscope.report.panel_figure import save_all
 from anchorscope.report.reading import EVIDENCE, Reading, readings_table, verdicts_table
@@ -41,7 +62,16 @@ from anchorscope.report.verdicts import (
     has_interval,
     inside,
 )
-from anchorscope.report.wording import NOTHING, Table, capitalised, count, estimate, listing, number, parameters_text
+from anchorscope.report.wording import (
+    NOTHING,
+    Table,
+    capitalised,
+    count,
+    estimate,
+    listing,
+    number,
+    parameters_text,
+)
 from anchorscope.stats import curves as shape
 from anchorscope.stats.curves import SampledCurve, difference_of, mean_of
 from anchorscope.stats.estimate import Estimate
@@ -75,7 +105,12 @@ class Difference:
     def record(self) -> dict[str, Any]:
         """For programs."""
         kind = "allowed" if self.refused else "flag"
-        return {"name": self.name, "kind": kind, "text": self.text, "values": dict(self.values)}
+        return {
+            "name": self.name,
+            "kind": kind,
+            "text": self.text,
+            "values": dict(self.values),
+        }
 
 
 @dataclass(frozen=True)
@@ -95,22 +130,33 @@ class Compared:
     """Addresses of the runs' own pages, by name."""
 
 
-def write_comparison(compared: Compared, out: Path, progress: Progress, claims: bool = False) -> list[str]:
+def write_comparison(
+    compared: Compared, out: Path, progress: Progress, claims: bool = False
+) -> list[str]:
     """Write the tables, the figure and the page; return what the page says first."""
     names = [run.model for run in compared.runs]
     save_all([delta_p_of_runs(compared.runs)], out, progress)
     for name in STACKED:
-        tables = [getattr(run, name).select(pl.lit(run.model).alias("run"), pl.all()) for run in compared.runs]
+        tables = [
+            getattr(run, name).select(pl.lit(run.model).alias("run"), pl.all())
+            for run in compared.runs
+        ]
         pl.concat(tables, how="diagonal_relaxed").write_csv(out / f"{name}.csv")
     readings = {run.model: read(run) for run in compared.runs}
-    across, checked = read_across(compared.runs), check_claims(compared.runs) if claims else []
+    across, checked = (
+        read_across(compared.runs),
+        check_claims(compared.runs) if claims else [],
+    )
     own = [
         {**reading.record(), "id": f"{run}:{reading.id}", "scope": "run"}
         for run, of_run in readings.items()
         for reading in of_run
         if reading.key
     ]
-    write_json(out / "observations.json", [*(reading.record() for reading in (*across, *checked)), *own])
+    write_json(
+        out / "observations.json",
+        [*(reading.record() for reading in (*across, *checked)), *own],
+    )
     card, setting = comparison_card(compared, readings, across), setting_words(compared)
     title = compared.study or listing(names)
     title = title if len(title) <= _TITLE_LETTERS else f"{len(names)} runs side by side"
@@ -124,7 +170,11 @@ def write_comparison(compared: Compared, out: Path, progress: Progress, claims: 
         title,
     )
     write_sections_page(page, out, "report")
-    trust = f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}." if card.trust else ""
+    trust = (
+        f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}."
+        if card.trust
+        else ""
+    )
     return [card.sentence, trust, setting]
 
 
@@ -143,22 +193,37 @@ _CLAIMS = (
 
 
 def comparison_card(
-    compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading]
+    compared: Compared,
+    readings: Mapping[str, Sequence[Reading]],
+    across: Sequence[Reading],
 ) -> AnswerCard:
     """How much needs question and answer together, compared; the weakest run decides whether to trust it."""
-    trained, names = trained_runs(compared.runs), listing([run.model for run in compared.runs])
-    share = next((check for check in across if check.key and check.claim == "across:share_together"), None)
+    trained, names = (
+        trained_runs(compared.runs),
+        listing([run.model for run in compared.runs]),
+    )
+    share = next(
+        (
+            check
+            for check in across
+            if check.key and check.claim == "across:share_together"
+        ),
+        None,
+    )
     if share is not None and share.estimate is not None:
         sentence = f"{share.sentence}: {share.numbers.partition(': ')[2]}; change {share.value}."
     elif trained:
         sentence = " ".join(
-            f"{run.model}: {answer_sentence(run, readings[run.model])}" for run in trained[:_MOST_SENTENCES]
+            f"{run.model}: {answer_sentence(run, readings[run.model])}"
+            for run in trained[:_MOST_SENTENCES]
         )
     else:
         sentence = "All runs have random weights: every number here is noise."
     trust = Trust("no", "random weights carry no evidence")
     if trusts := [(run.model, trust_in(run, readings[run.model])) for run in trained]:
-        weakest, trust = min(trusts, key=lambda pair: ("no", "partly", "yes").index(pair[1].verdict))
+        weakest, trust = min(
+            trusts, key=lambda pair: ("no", "partly", "yes").index(pair[1].verdict)
+        )
         trust = replace(trust, reason=f"{weakest}: {trust.reason}")
     bars = [
         replace(bar, label=f"{run.model}, {display_name(dataset)}")
@@ -171,67 +236,133 @@ def comparison_card(
 
 def setting_words(compared: Compared) -> str:
     """Which runs, and what a reader must know before looking at the charts."""
-    models = [f"{run.model} ({parameters_text(run.parameters)}, {run.n_layers} layers)" for run in compared.runs]
+    models = [
+        f"{run.model} ({parameters_text(run.parameters)}, {run.n_layers} layers)"
+        for run in compared.runs
+    ]
     sentences = [f"Runs: {listing(models)}."]
-    if failed := [name for name, state, _ in compared.other_runs if state in ("failed", "damaged")]:
-        sentences.append(f"Not in any number here, because they failed: {listing(failed)}.")
+    if failed := [
+        name for name, state, _ in compared.other_runs if state in ("failed", "damaged")
+    ]:
+        sentences.append(
+            f"Not in any number here, because they failed: {listing(failed)}."
+        )
     if compared.same_weights:
         sentences.append("All of them have the same model.")
-    differing = [flag.words.partition(":")[0] for flag in compared.flags if flag.name != "same-results"]
+    differing = [
+        flag.words.partition(":")[0]
+        for flag in compared.flags
+        if flag.name != "same-results"
+    ]
     if differing:
         sentences.append(f"They differ in {listing(differing)}.")
     return " ".join(sentences)
 
 
 def _sections(
-    compared: Compared, readings: Mapping[str, Sequence[Reading]], across: Sequence[Reading], claims: Sequence[Reading]
+    compared: Compared,
+    readings: Mapping[str, Sequence[Reading]],
+    across: Sequence[Reading],
+    claims: Sequence[Reading],
 ) -> list[Section]:
-    others = "Other runs of the study", Table(("run", "state", "why"), compared.other_runs, 3)
+    others = (
+        "Other runs of the study",
+        Table(("run", "state", "why"), compared.other_runs, 3),
+    )
     runs = filled(("", runs_table(compared, readings)), others)
     sections = [Section("runs", "Runs", (), runs, links=compared.pages)]
     measured = [check for check in across if check.estimate]
     datasets = list(dict.fromkeys(check.dataset for check in measured))
     if measured:
         changes = (("The last run less the first", verdicts_table(measured, datasets)),)
-        sections.append(Section("changes", f"What changes {along(compared.runs)}", (), changes))
-    sections.append(Section("controls", "Controls", (), filled(("", controls_table(compared, readings)))))
+        sections.append(
+            Section("changes", f"What changes {along(compared.runs)}", (), changes)
+        )
+    sections.append(
+        Section(
+            "controls", "Controls", (), filled(("", controls_table(compared, readings)))
+        )
+    )
     if len(compared.runs) > 1:
         facts = {}
         for flag in compared.flags:
             name, _, words = flag.text.partition(":")
-            facts[name] = words.strip() + (" Refused unless allowed: they measure different things." * flag.refused)
-        nothing = "Nothing differs." if compared.same_weights else "Only the model differs."
-        sections.append(Section("differences", "Differences", () if facts else (nothing,), facts=facts))
+            facts[name] = words.strip() + (
+                " Refused unless allowed: they measure different things." * flag.refused
+            )
+        nothing = (
+            "Nothing differs." if compared.same_weights else "Only the model differs."
+        )
+        sections.append(
+            Section(
+                "differences", "Differences", () if facts else (nothing,), facts=facts
+            )
+        )
     if claims:
-        sections.append(Section("claims", "Claims", (_CLAIMS,), (("", readings_table(claims, subjects=False)),)))
+        sections.append(
+            Section(
+                "claims",
+                "Claims",
+                (_CLAIMS,),
+                (("", readings_table(claims, subjects=False)),),
+            )
+        )
     return [*sections, Section("repeat", "Repeat", code=compared.command)]
 
 
 def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
     """A row per dataset and run: items, AUC, what needs both, the key words and random words, controls."""
     rows = []
-    for dataset in dict.fromkeys(name for run in compared.runs for name in run.datasets):
+    for dataset in dict.fromkeys(
+        name for run in compared.runs for name in run.datasets
+    ):
         for run in (run for run in compared.runs if dataset in run.datasets):
             used = {row["dataset"]: row.get("used") for row in run.counts.to_dicts()}
-            shares = [share_at(run, dataset, part="together"), share_at(run, dataset), share_at(run, dataset, "random")]
+            shares = [
+                share_at(run, dataset, part="together"),
+                share_at(run, dataset),
+                share_at(run, dataset, "random"),
+            ]
             quoted = why_silent(run, dataset) is None
-            cells = [estimate(share, 0, 100.0, "%") if share and quoted else NOTHING for share in shares]
-            verdicts = [check.verdict for check in controls_in(readings[run.model]) if check.dataset == dataset]
-            passed = f"{verdicts.count('yes')} of {len(verdicts)}" if verdicts else NOTHING
-            numbers = (count(used.get(dataset)), estimate(nested_auc(run, dataset)), *cells, passed)
+            cells = [
+                estimate(share, 0, 100.0, "%") if share and quoted else NOTHING
+                for share in shares
+            ]
+            verdicts = [
+                check.verdict
+                for check in controls_in(readings[run.model])
+                if check.dataset == dataset
+            ]
+            passed = (
+                f"{verdicts.count('yes')} of {len(verdicts)}" if verdicts else NOTHING
+            )
+            numbers = (
+                count(used.get(dataset)),
+                estimate(nested_auc(run, dataset)),
+                *cells,
+                passed,
+            )
             rows.append((display_name(dataset), run.model, *numbers))
     needs = ("needs both", "needs the key words", "needs random words")
-    return Table(("dataset", "run", "items", "AUC of the probe", *needs, "controls passed"), tuple(rows), 2)
+    return Table(
+        ("dataset", "run", "items", "AUC of the probe", *needs, "controls passed"),
+        tuple(rows),
+        2,
+    )
 
 
-def controls_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) -> Table:
+def controls_table(
+    compared: Compared, readings: Mapping[str, Sequence[Reading]]
+) -> Table:
     """A row per control, a column per run and dataset."""
     controls = [
         replace(control, dataset=f"{run.model}, {display_name(control.dataset or '')}")
         for run in trained_runs(compared.runs)
         for control in controls_in(readings[run.model])
     ]
-    return verdicts_table(controls, list(dict.fromkeys(control.dataset for control in controls)))
+    return verdicts_table(
+        controls, list(dict.fromkeys(control.dataset for control in controls))
+    )
 
 
 # Checks across runs
@@ -239,9 +370,15 @@ def controls_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]
 POINTS = "points"
 
 
-def _share(run: Findings, dataset: str, part: str, intervention: str = "knockout") -> Estimate | None:
+def _share(
+    run: Findings, dataset: str, part: str, intervention: str = "knockout"
+) -> Estimate | None:
     """A part of the evidence, if it may be quoted."""
-    return share_at(run, dataset, intervention, part) if why_silent(run, dataset) is None else None
+    return (
+        share_at(run, dataset, intervention, part)
+        if why_silent(run, dataset) is None
+        else None
+    )
 
 
 def _lowest_delta_p(run: Findings, dataset: str) -> Estimate | None:
@@ -250,11 +387,20 @@ def _lowest_delta_p(run: Findings, dataset: str) -> Estimate | None:
 
 
 QUANTITIES: dict[str, tuple[str, Callable[[Findings, str], Estimate | None]]] = {
-    "share_together": ("what needs question and answer together", partial(_share, part="together")),
-    "share_question": ("what the question alone carries", partial(_share, part="question")),
+    "share_together": (
+        "what needs question and answer together",
+        partial(_share, part="together"),
+    ),
+    "share_question": (
+        "what the question alone carries",
+        partial(_share, part="question"),
+    ),
     "share_answer": ("what the answer alone carries", partial(_share, part="answer")),
     "share_tested": ("what needs the key words", partial(_share, part=NEEDS_QUESTION)),
-    "share_random": ("what needs random words", partial(_share, part=NEEDS_QUESTION, intervention="random")),
+    "share_random": (
+        "what needs random words",
+        partial(_share, part=NEEDS_QUESTION, intervention="random"),
+    ),
     "lowest_delta_p": ("the lowest Q-Anchored ΔP", _lowest_delta_p),
 }
 """What is compared: its words, and its number on a run's dataset. Parts are ratios on one scale, so that runs with
@@ -263,7 +409,9 @@ different AUCs can be compared; ΔP is in points."""
 
 def trained_runs(runs: Sequence[Findings]) -> list[Findings]:
     """Those without random weights, the smallest model first."""
-    return sorted((run for run in runs if not run.random_weights), key=lambda run: run.parameters)
+    return sorted(
+        (run for run in runs if not run.random_weights), key=lambda run: run.parameters
+    )
 
 
 def along(runs: Sequence[Findings]) -> str:
@@ -279,16 +427,26 @@ def read_across(runs: Sequence[Findings]) -> list[Reading]:
     trained = trained_runs(runs)
     if len(trained) < 2:
         return []
-    datasets = [name for name in trained[0].datasets if all(name in run.datasets for run in trained)]
+    datasets = [
+        name
+        for name in trained[0].datasets
+        if all(name in run.datasets for run in trained)
+    ]
     readings = []
     for name in QUANTITIES:
-        numbers: dict[str | None, list[Estimate]] = {dataset: _values(trained, name, dataset) for dataset in datasets}
+        numbers: dict[str | None, list[Estimate]] = {
+            dataset: _values(trained, name, dataset) for dataset in datasets
+        }
         if len(datasets) > 1:
             measured = [values for values in numbers.values() if values]
-            numbers = {None: [mean_of(values) for values in zip(*measured, strict=True)], **numbers}
+            numbers = {
+                None: [mean_of(values) for values in zip(*measured, strict=True)],
+                **numbers,
+            }
         first = next(iter(numbers), None)
         readings += [
-            _change_reading(trained, name, dataset, values, dataset == first) for dataset, values in numbers.items()
+            _change_reading(trained, name, dataset, values, dataset == first)
+            for dataset, values in numbers.items()
         ]
     return readings
 
@@ -296,29 +454,45 @@ def read_across(runs: Sequence[Findings]) -> list[Reading]:
 def _values(runs: Sequence[Findings], quantity: str, dataset: str) -> list[Estimate]:
     """The number of every run; nothing where one run has none with an interval."""
     measured = [QUANTITIES[quantity][1](run, dataset) for run in runs]
-    quoted = [value for value in measured if value and math.isfinite(value.value) and has_interval(value)]
+    quoted = [
+        value
+        for value in measured
+        if value and math.isfinite(value.value) and has_interval(value)
+    ]
     return quoted if len(quoted) == len(runs) else []
 
 
 def _change_reading(
-    runs: Sequence[Findings], name: str, dataset: str | None, values: Sequence[Estimate], key: bool
+    runs: Sequence[Findings],
+    name: str,
+    dataset: str | None,
+    values: Sequence[Estimate],
+    key: bool,
 ) -> Reading:
     noun, in_points, where = QUANTITIES[name][0], name == "lowest_delta_p", along(runs)
     change: Estimate | None = None
     verdict: Verdict = "not measured"
-    sentence, numbers = f"It is unclear whether {noun} changes {where}", "not measured in every run"
+    sentence, numbers = (
+        f"It is unclear whether {noun} changes {where}",
+        "not measured in every run",
+    )
     if values:
         digits, scale, sign = (1, 1.0, "") if in_points else (0, 100.0, "%")
         change = difference_of(values[-1], values[0])
         back = -1 if change.value >= 0 else 1
         steps = [difference_of(after, before) for before, after in pairwise(values)]
-        turned = any(step.ci_low > 0 if back > 0 else step.ci_high < 0 for step in steps)
+        turned = any(
+            step.ci_low > 0 if back > 0 else step.ci_high < 0 for step in steps
+        )
         limit = MIN_TROUGH if in_points else NEGLIGIBLE_SHARE
         verdict = "yes" if change.ci_low > 0 or change.ci_high < 0 else "inconclusive"
         if turned or (change.ci_low > -limit and change.ci_high < limit):
             verdict = "no"
         pairs = zip(runs, values, strict=True)
-        shown = ", ".join(f"{number(scale * value.value, digits)}{sign} for {run.model}" for run, value in pairs)
+        shown = ", ".join(
+            f"{number(scale * value.value, digits)}{sign} for {run.model}"
+            for run, value in pairs
+        )
         numbers = f"change {estimate(change, digits, scale, sign)}: {shown}"
         if verdict == "no":
             sentence = f"{capitalised(noun)} {'goes up and down' if turned else 'hardly changes'} {where}"
@@ -377,8 +551,15 @@ def _mean(curve: SampledCurve) -> Estimate:
     return curve.estimate(curve.value.mean(), curve.whole.mean(axis=1))
 
 
-_FLAT, _FALL, _NEAR, _RISE = (f"{limit:.0f} points" for limit in (STAYS_FLAT, MIN_TROUGH, NEAR_ZERO, MIN_RECOVERY))
-_LOWEST = {"popqa": ("2, 3, 5", "1, 4"), "triviaqa": ("2", "1, 3–5"), "hotpotqa": ("4", "1–3, 5"), "nq": ("1", "2–5")}
+_FLAT, _FALL, _NEAR, _RISE = (
+    f"{limit:.0f} points" for limit in (STAYS_FLAT, MIN_TROUGH, NEAR_ZERO, MIN_RECOVERY)
+)
+_LOWEST = {
+    "popqa": ("2, 3, 5", "1, 4"),
+    "triviaqa": ("2", "1, 3–5"),
+    "hotpotqa": ("4", "1–3, 5"),
+    "nq": ("1", "2–5"),
+}
 """Which dataset's Q curve is the lowest: who says so, who says otherwise."""
 CLAIMS: dict[str, Claim] = {
     "groups_apart": Claim(
@@ -389,7 +570,11 @@ CLAIMS: dict[str, Claim] = {
         over=0.0,
     ),
     "q_above_a_late": Claim(
-        "In the last third of the layers, Q is above A", "1", "2–5", lambda q, a: _mean(_late(q - a, 2)), over=0.0
+        "In the last third of the layers, Q is above A",
+        "1",
+        "2–5",
+        lambda q, a: _mean(_late(q - a, 2)),
+        over=0.0,
     ),
     "a_near_zero": Claim(
         f"A stays within {_FLAT} of zero at every layer",
@@ -399,13 +584,27 @@ CLAIMS: dict[str, Claim] = {
         under=STAYS_FLAT,
     ),
     "a_falls": Claim(
-        "A falls too, to −20 points or lower", "1, 3", "2, 4, 5", lambda q, a: shape.trough(a).depth, under=-20.0
+        "A falls too, to −20 points or lower",
+        "1, 3",
+        "2, 4, 5",
+        lambda q, a: shape.trough(a).depth,
+        under=-20.0,
     ),
     "starts_at_zero": Claim(
-        f"Q starts within {_NEAR} of zero", "1, 3–5", "2", lambda q, a: shape.first(q), -NEAR_ZERO, NEAR_ZERO
+        f"Q starts within {_NEAR} of zero",
+        "1, 3–5",
+        "2",
+        lambda q, a: shape.first(q),
+        -NEAR_ZERO,
+        NEAR_ZERO,
     ),
     "starts_low": Claim(
-        "Q starts between −10 and −20 points", "2", "1, 3–5", lambda q, a: shape.first(q), -20.0, -10.0
+        "Q starts between −10 and −20 points",
+        "2",
+        "1, 3–5",
+        lambda q, a: shape.first(q),
+        -20.0,
+        -10.0,
     ),
     "trough_in_the_middle": Claim(
         "Q is lowest in the middle third of the layers",
@@ -446,33 +645,60 @@ def check_claims(runs: Sequence[Findings]) -> list[Reading]:
     """Every claim under the paper's rule; runs with random weights have no say."""
     trained = [run for run in runs if not run.random_weights]
     models = ", ".join(run.model for run in runs)
-    return [_claim_reading(name, claim, trained, models) for name, claim in CLAIMS.items()]
+    return [
+        _claim_reading(name, claim, trained, models) for name, claim in CLAIMS.items()
+    ]
 
 
-def _claim_numbers(claim: Claim, runs: Sequence[Findings]) -> Iterator[tuple[str, Estimate]]:
+def _claim_numbers(
+    claim: Claim, runs: Sequence[Findings]
+) -> Iterator[tuple[str, Estimate]]:
     """The claim's number on every dataset of every run, with what it is of."""
     for run in runs:
         curves = {
-            name: (sampled_curve(run, name, Q_ANCHORED), sampled_curve(run, name, A_ANCHORED)) for name in run.datasets
+            name: (
+                sampled_curve(run, name, Q_ANCHORED),
+                sampled_curve(run, name, A_ANCHORED),
+            )
+            for name in run.datasets
         }
-        values = {name: claim.measure(q, a) for name, (q, a) in curves.items() if q is not None and a is not None}
+        values = {
+            name: claim.measure(q, a)
+            for name, (q, a) in curves.items()
+            if q is not None and a is not None
+        }
         if claim.dataset is None:
-            yield from ((f"{display_name(name)}, {run.model}", value) for name, value in values.items())
+            yield from (
+                (f"{display_name(name)}, {run.model}", value)
+                for name, value in values.items()
+            )
         elif set(PAPER) <= set(values):
             for other in (name for name in PAPER if name != claim.dataset):
                 gap = difference_of(values[claim.dataset], values[other])
                 yield f"against {display_name(other)}, {run.model}", gap
 
 
-def _claim_reading(name: str, claim: Claim, runs: Sequence[Findings], models: str) -> Reading:
+def _claim_reading(
+    name: str, claim: Claim, runs: Sequence[Findings], models: str
+) -> Reading:
     judged = [
-        (inside(value, claim.over, claim.under) if has_interval(value) else "inconclusive", whose, value)
+        (
+            inside(value, claim.over, claim.under)
+            if has_interval(value)
+            else "inconclusive",
+            whose,
+            value,
+        )
         for whose, value in _claim_numbers(claim, runs)
     ]
     worst = min(judged, key=lambda part: WORST_FIRST.index(part[0]), default=None)
     verdict: Verdict = worst[0] if worst else "not measured"
     decided = [part for part in judged if part[0] == verdict]
-    numbers = f"{estimate(worst[2], 1)} ({worst[1]}); {len(decided)} of {len(judged)}" if worst else "needs other runs"
+    numbers = (
+        f"{estimate(worst[2], 1)} ({worst[1]}); {len(decided)} of {len(judged)}"
+        if worst
+        else "needs other runs"
+    )
     return Reading(
         id=f"claim:{name}:plain",
         claim=name,

@@ -27,9 +27,24 @@ from anchorscope.catalogue import DETECTORS
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.answer_card import AnswerCard, NextStep, Trust
 from anchorscope.report.findings import select
-from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
+from anchorscope.report.page import (
+    Section,
+    SectionFigure,
+    SectionsPage,
+    filled,
+    write_json,
+    write_sections_page,
+)
 from anchorscope.report.palette import INK, QUIET_INK, display_name
-from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, Lines, Place, Series, save_all
+from anchorscope.report.panel_figure import (
+    ChartSpec,
+    ExperimentFigure,
+    Forest,
+    Lines,
+    Place,
+    Series,
+    save_all,
+)
 from anchorscope.report.reading import Reading, Standing, readings_table
 from anchorscope.report.verdicts import (
     CALIBRATED,
@@ -42,7 +57,16 @@ from anchorscope.report.verdicts import (
     below,
     p_from_interval,
 )
-from anchorscope.report.wording import Table, capitalised, count, estimate, listing, number, p_value_cell, shown
+from anchorscope.report.wording import (
+    Table,
+    capitalised,
+    count,
+    estimate,
+    listing,
+    number,
+    p_value_cell,
+    shown,
+)
 from anchorscope.stats.estimate import Estimate, holm
 
 AUROC, BALANCED, NATURAL = "auroc", "balanced", "natural"
@@ -56,8 +80,16 @@ _PAPER = {("mop", PROBE): 0.033, ("pr-attention", PROBE): 0.056}
 """Gains over its probe that the paper reports, mean of eight cells without an interval."""
 CONTESTS = (
     (BOTH, PROBE),
-    *((name, other) for name in ("mop", "pr-attention", AUTO) for other in (PROBE, BOTH)),
-    *((name, f"{name}-{gate}") for name in ("mop", "pr-attention") for gate in ("random-gate", "constant-gate")),
+    *(
+        (name, other)
+        for name in ("mop", "pr-attention", AUTO)
+        for other in (PROBE, BOTH)
+    ),
+    *(
+        (name, f"{name}-{gate}")
+        for name in ("mop", "pr-attention")
+        for gate in ("random-gate", "constant-gate")
+    ),
 )
 """A detector and what it should beat, the controls of its gate included: p-values are corrected together."""
 Cell = tuple[str, str]
@@ -88,7 +120,11 @@ def shown_dataset(name: str) -> str:
     if name.startswith(_ALL_BUT):
         return _ALL_BUT + display_name(name.removeprefix(_ALL_BUT))
     prompted = _PROMPT.fullmatch(name)
-    return f"{display_name(prompted[1])} (prompt {prompted[2]})" if prompted else display_name(name)
+    return (
+        f"{display_name(prompted[1])} (prompt {prompted[2]})"
+        if prompted
+        else display_name(name)
+    )
 
 
 class DetectionResults:
@@ -96,9 +132,15 @@ class DetectionResults:
 
     def __init__(self, folder: Path) -> None:
         self.detectors = pl.read_csv(folder / "detectors.csv", schema=DETECTOR_SCHEMA)
-        self.differences = pl.read_csv(folder / "differences.csv", schema=DETECTOR_DIFFERENCE_SCHEMA)
-        self.curves = pl.read_csv(folder / "detector_curves.csv", schema=DETECTOR_CURVE_SCHEMA)
-        self.controls = pl.read_csv(folder / "controls.csv", schema=DETECTOR_CONTROL_SCHEMA)
+        self.differences = pl.read_csv(
+            folder / "differences.csv", schema=DETECTOR_DIFFERENCE_SCHEMA
+        )
+        self.curves = pl.read_csv(
+            folder / "detector_curves.csv", schema=DETECTOR_CURVE_SCHEMA
+        )
+        self.controls = pl.read_csv(
+            folder / "controls.csv", schema=DETECTOR_CONTROL_SCHEMA
+        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -109,36 +151,83 @@ class DetectionResults:
     @cached_property
     def cells(self) -> Mapping[Kind, list[Cell]]:
         """Every pair of training and test data."""
-        kinds: dict[Kind, list[Cell]] = {"same": [], "other": [], "left out": [], "prompt": []}
-        for train, test in self.detectors.select("train", "test").unique(maintain_order=True).iter_rows():
+        kinds: dict[Kind, list[Cell]] = {
+            "same": [],
+            "other": [],
+            "left out": [],
+            "prompt": [],
+        }
+        for train, test in (
+            self.detectors.select("train", "test")
+            .unique(maintain_order=True)
+            .iter_rows()
+        ):
             elsewhere: Kind = "left out" if train.startswith(_ALL_BUT) else "other"
-            kinds["prompt" if _PROMPT.fullmatch(test) else "same" if train == test else elsewhere].append((train, test))
+            kinds[
+                "prompt"
+                if _PROMPT.fullmatch(test)
+                else "same"
+                if train == test
+                else elsewhere
+            ].append((train, test))
         return kinds
 
     def value(
-        self, detector: str, cell: Cell, against: str = "", metric: str = AUROC, prevalence: str = BALANCED
+        self,
+        detector: str,
+        cell: Cell,
+        against: str = "",
+        metric: str = AUROC,
+        prevalence: str = BALANCED,
     ) -> Estimate | None:
         """A metric of a detector, or its paired difference to another."""
         key = (*cell, metric, prevalence)
         turned = self._estimates.get((against, detector, *key))
         if turned is not None:
-            return Estimate(-turned.value, -turned.ci_high, -turned.ci_low, turned.n, turned.method)
+            return Estimate(
+                -turned.value, -turned.ci_high, -turned.ci_low, turned.n, turned.method
+            )
         return self._estimates.get((detector, against, *key))
 
     def mean(
-        self, detector: str, kind: Kind, against: str = "", metric: str = AUROC, prevalence: str = BALANCED
+        self,
+        detector: str,
+        kind: Kind,
+        against: str = "",
+        metric: str = AUROC,
+        prevalence: str = BALANCED,
     ) -> Estimate | None:
         """The mean over the cells of a kind that have it. Datasets are independent; pairs of them share answers."""
-        each = [self.value(detector, cell, against, metric, prevalence) for cell in self.cells[kind]]
-        return mean_estimate([value for value in each if value is not None], independent=kind == "same")
+        each = [
+            self.value(detector, cell, against, metric, prevalence)
+            for cell in self.cells[kind]
+        ]
+        return mean_estimate(
+            [value for value in each if value is not None], independent=kind == "same"
+        )
 
     @cached_property
     def _estimates(self) -> Mapping[tuple[str, ...], Estimate]:
         """Values and differences; a value is a difference to nothing."""
-        columns = ("detector", "against", "train", "test", "metric", "prevalence", "value", "ci_low", "ci_high", "n")
+        columns = (
+            "detector",
+            "against",
+            "train",
+            "test",
+            "metric",
+            "prevalence",
+            "value",
+            "ci_low",
+            "ci_high",
+            "n",
+        )
         values = self.detectors.with_columns(against=pl.lit("")).select(columns)
-        rows = pl.concat([values, self.differences.rename({"difference": "value"}).select(columns)])
-        rows = rows.filter(pl.col("value").is_finite()).with_columns(pl.col("ci_low", "ci_high").fill_null(math.nan))
+        rows = pl.concat(
+            [values, self.differences.rename({"difference": "value"}).select(columns)]
+        )
+        rows = rows.filter(pl.col("value").is_finite()).with_columns(
+            pl.col("ci_low", "ci_high").fill_null(math.nan)
+        )
         return {
             tuple(key): Estimate(value, low, high, n or 0, "bootstrap over groups")
             for *key, value, low, high, n in rows.iter_rows()
@@ -150,11 +239,18 @@ def mean_estimate(values: Sequence[Estimate], independent: bool) -> Estimate | N
     if len(values) < 2:
         return values[0] if values else None
     mean = math.fsum(value.value for value in values) / len(values)
-    under, over = [value.value - value.ci_low for value in values], [value.ci_high - value.value for value in values]
-    low, high = (math.hypot(*ends) if independent else math.fsum(ends) for ends in (under, over))
+    under, over = (
+        [value.value - value.ci_low for value in values],
+        [value.ci_high - value.value for value in values],
+    )
+    low, high = (
+        math.hypot(*ends) if independent else math.fsum(ends) for ends in (under, over)
+    )
     method = f"mean of {'independent datasets' if independent else 'pairs of datasets that share answers'}"
     n = sum(value.n for value in values)
-    return Estimate(mean, mean - low / len(values), mean + high / len(values), n, method)
+    return Estimate(
+        mean, mean - low / len(values), mean + high / len(values), n, method
+    )
 
 
 def signed(gain: Estimate | None) -> str:
@@ -165,7 +261,9 @@ def signed(gain: Estimate | None) -> str:
 
 def passes_words(passes: int) -> str:
     """1 extra pass, 3 extra passes, no extra pass."""
-    return "no extra pass" if passes == 0 else f"{passes} extra pass{'es' * (passes != 1)}"
+    return (
+        "no extra pass" if passes == 0 else f"{passes} extra pass{'es' * (passes != 1)}"
+    )
 
 
 @dataclass(frozen=True)
@@ -180,42 +278,91 @@ class Recommendation:
 
 def recommend(results: DetectionResults) -> Recommendation | None:
     """The detector to use; None where no detector was tested on what it learned from."""
-    means = {name: results.mean(name, "same") for name in results.names if not DETECTORS[name].variant_of}
+    means = {
+        name: results.mean(name, "same")
+        for name in results.names
+        if not DETECTORS[name].variant_of
+    }
     aurocs = {name: mean for name, mean in means.items() if mean is not None}
     if not aurocs:
         return None
     highest = max(aurocs, key=lambda name: aurocs[name].value)
-    reference = next((name for name in (BOTH, CONFIDENCE, PROBE) if name in aurocs), highest)
-    gains = {name: gain for name in aurocs if (gain := results.mean(name, "same", reference)) is not None}
-    price = {name: NEGLIGIBLE_AUROC * (DETECTORS[name].passes - DETECTORS[reference].passes) for name in aurocs}
-    net = {name: replace(gain, value=gain.value - price[name]) for name, gain in gains.items()}
-    p_values = zip(net, holm([p_from_interval(gain) for gain in net.values()]), strict=True)
+    reference = next(
+        (name for name in (BOTH, CONFIDENCE, PROBE) if name in aurocs), highest
+    )
+    gains = {
+        name: gain
+        for name in aurocs
+        if (gain := results.mean(name, "same", reference)) is not None
+    }
+    price = {
+        name: NEGLIGIBLE_AUROC * (DETECTORS[name].passes - DETECTORS[reference].passes)
+        for name in aurocs
+    }
+    net = {
+        name: replace(gain, value=gain.value - price[name])
+        for name, gain in gains.items()
+    }
+    p_values = zip(
+        net, holm([p_from_interval(gain) for gain in net.values()]), strict=True
+    )
     better = [name for name, p in p_values if above_zero(net[name], p) == "yes"]
     best = max(better, key=lambda name: net[name].value, default=reference)
-    reason = f"none of {len(gains)} others is shown to gain more than its passes cost" if gains else "it is the highest"
+    reason = (
+        f"none of {len(gains)} others is shown to gain more than its passes cost"
+        if gains
+        else "it is the highest"
+    )
     if better:
         reason = f"{signed(gains[best])} against {reference}, {passes_words(DETECTORS[best].passes)}"
-    near = [name for name in aurocs if aurocs[name].value > aurocs[best].value - NEGLIGIBLE_AUROC]
-    away = {name: gain for name in near if (gain := results.mean(name, "other", reference)) is not None}
+    near = [
+        name
+        for name in aurocs
+        if aurocs[name].value > aurocs[best].value - NEGLIGIBLE_AUROC
+    ]
+    away = {
+        name: gain
+        for name in near
+        if (gain := results.mean(name, "other", reference)) is not None
+    }
     least = away[best].value if best in away else 0.0
-    away = {name: gain for name, gain in away.items() if gain.ci_low > least + max(0.0, price[name] - price[best])}
+    away = {
+        name: gain
+        for name, gain in away.items()
+        if gain.ci_low > least + max(0.0, price[name] - price[best])
+    }
     if away:
         best = max(away, key=lambda name: away[name].value)
         reason = f"{signed(away[best])} against {reference} on other data; here within {NEGLIGIBLE_AUROC} of the best"
     return Recommendation(best, aurocs[best], reason)
 
 
-def read_detection(results: DetectionResults, left_out: Mapping[str, str], model: str = "") -> list[Reading]:
+def read_detection(
+    results: DetectionResults, left_out: Mapping[str, str], model: str = ""
+) -> list[Reading]:
     """Everything that can be read from the tables: tested differences, other data, controls."""
     gains = [results.mean(name, "same", other) for name, other in CONTESTS]
     p_values = [math.nan if gain is None else p_from_interval(gain) for gain in gains]
     readings = [
-        _contest(name, other, gain, p, corrected, left_out.get(name) or left_out.get(other) or "it was not fitted")
-        for (name, other), gain, p, corrected in zip(CONTESTS, gains, p_values, holm(p_values), strict=True)
+        _contest(
+            name,
+            other,
+            gain,
+            p,
+            corrected,
+            left_out.get(name) or left_out.get(other) or "it was not fitted",
+        )
+        for (name, other), gain, p, corrected in zip(
+            CONTESTS, gains, p_values, holm(p_values), strict=True
+        )
     ]
     recommendation = recommend(results)
     chosen = recommendation.detector if recommendation else ""
-    readings += [*_transfer_readings(results, chosen), *_permuted_labels(results), *_calibrated(results, chosen)]
+    readings += [
+        *_transfer_readings(results, chosen),
+        *_permuted_labels(results),
+        *_calibrated(results, chosen),
+    ]
     return [replace(reading, model=model) for reading in readings]
 
 
@@ -231,20 +378,60 @@ def _reading(
 ) -> Reading:
     claim = claim.replace("-", "_").replace("+", "_and_")
     sentence = f"{capitalised(statement)}: {verdict}"
-    about = (f"detection:{claim}", claim, topic, statement, sentence, numbers, value, verdict, "AUROC", topic, "")
+    about = (
+        f"detection:{claim}",
+        claim,
+        topic,
+        statement,
+        sentence,
+        numbers,
+        value,
+        verdict,
+        "AUROC",
+        topic,
+        "",
+    )
     return Reading(*about, standing=standing, **p_values)
 
 
-def _contest(detector: str, other: str, gain: Estimate | None, p: float, corrected: float, absent: str) -> Reading:
-    claim, topic = f"{detector}_beats_{other.removeprefix(f'{detector}-')}", f"{detector} over {other}"
+def _contest(
+    detector: str,
+    other: str,
+    gain: Estimate | None,
+    p: float,
+    corrected: float,
+    absent: str,
+) -> Reading:
+    claim, topic = (
+        f"{detector}_beats_{other.removeprefix(f'{detector}-')}",
+        f"{detector} over {other}",
+    )
     statement = f"the AUROC of {detector} is higher than that of {other}"
     if gain is None:
-        return _reading(claim, topic, statement, f"not measured here: {absent}", None, "not measured", "tested")
+        return _reading(
+            claim,
+            topic,
+            statement,
+            f"not measured here: {absent}",
+            None,
+            "not measured",
+            "tested",
+        )
     reported = _PAPER.get((detector, other))
     paper = f"; the paper reports +{number(reported, DIGITS)}" if reported else ""
     numbers = f"{signed(gain)}; corrected p {p_value_cell(corrected)}{paper}"
     verdict = above_zero(gain, corrected, NEGLIGIBLE_AUROC)
-    return _reading(claim, topic, statement, numbers, gain, verdict, "tested", p_value=p, p_corrected=corrected)
+    return _reading(
+        claim,
+        topic,
+        statement,
+        numbers,
+        gain,
+        verdict,
+        "tested",
+        p_value=p,
+        p_corrected=corrected,
+    )
 
 
 def _transfer_readings(results: DetectionResults, chosen: str) -> Iterator[Reading]:
@@ -259,14 +446,24 @@ def _transfer_readings(results: DetectionResults, chosen: str) -> Iterator[Readi
             gap = results.mean(detector, kind, CONFIDENCE)
             if gap is None:
                 continue
-            own, confidence = (estimate(results.mean(name, kind), DIGITS) for name in (detector, CONFIDENCE))
-            numbers = (
-                f"AUROC {own}, {CONFIDENCE} {confidence}, difference {signed(gap)}; mean of {len(results.cells[kind])}"
+            own, confidence = (
+                estimate(results.mean(name, kind), DIGITS)
+                for name in (detector, CONFIDENCE)
             )
+            cells = len(results.cells[kind])
+            numbers = f"AUROC {own}, {CONFIDENCE} {confidence}, difference {signed(gap)}; mean of {cells}"
             statement = f"{where}, {detector} is at most {number(NEGLIGIBLE_AUROC, 2)} below {CONFIDENCE}"
             verdict = above(gap, -NEGLIGIBLE_AUROC)
             topic = f"{detector} {where}"
-            yield _reading(f"{detector}_{claim}", topic, statement, numbers, gap, verdict, "description")
+            yield _reading(
+                f"{detector}_{claim}",
+                topic,
+                statement,
+                numbers,
+                gap,
+                verdict,
+                "description",
+            )
 
 
 def _calibrated(results: DetectionResults, detector: str) -> Iterator[Reading]:
@@ -274,7 +471,8 @@ def _calibrated(results: DetectionResults, detector: str) -> Iterator[Reading]:
         f"{shown_dataset(cell[1])}, {prevalence}": ece
         for cell in results.cells["same"]
         for prevalence in (BALANCED, NATURAL)
-        if (ece := results.value(detector, cell, metric="ece", prevalence=prevalence)) is not None
+        if (ece := results.value(detector, cell, metric="ece", prevalence=prevalence))
+        is not None
     }
     if not errors:
         return
@@ -286,19 +484,37 @@ def _calibrated(results: DetectionResults, detector: str) -> Iterator[Reading]:
     )
     statement = f"the probabilities of {detector} are calibrated"
     verdict = all_of([below(ece, CALIBRATED) for ece in errors.values()])
-    yield _reading("calibrated", "calibration", statement, numbers, errors[worst], verdict, "control")
+    yield _reading(
+        "calibrated",
+        "calibration",
+        statement,
+        numbers,
+        errors[worst],
+        verdict,
+        "control",
+    )
 
 
 def _permuted_labels(results: DetectionResults) -> Iterator[Reading]:
     """A detector passes within 0.01 of a half by its value, and fails beyond it where its interval leaves out 0.5."""
-    rows = results.controls.filter(pl.col("value").is_finite()).with_columns(apart=(pl.col("value") - _GUESSING).abs())
+    rows = results.controls.filter(pl.col("value").is_finite()).with_columns(
+        apart=(pl.col("value") - _GUESSING).abs()
+    )
     if rows.is_empty():
         return
     near = rows["apart"] <= TOSSED
-    low, high = (rows[end].fill_nan(None) for end in ("low", "high"))  # polars: NaN is above every number
+    low, high = (
+        rows[end].fill_nan(None) for end in ("low", "high")
+    )  # polars: NaN is above every number
     failed = ~near & ((low > _GUESSING) | (high < _GUESSING)).fill_null(False)
     farthest = rows.row(int(rows["apart"].arg_max() or 0), named=True)
-    area = Estimate(farthest["value"], farthest["low"], farthest["high"], farthest["n"], "mean of permutations")
+    area = Estimate(
+        farthest["value"],
+        farthest["low"],
+        farthest["high"],
+        farthest["n"],
+        "mean of permutations",
+    )
     numbers = (
         f"{near.sum()} of {rows.height} within {number(TOSSED, 2)} of 0.50; farthest {farthest['detector']} on "
         f"{shown_dataset(farthest['train'])}, {estimate(area, DIGITS)}; mean of {count(area.n)} permutations, "
@@ -306,7 +522,15 @@ def _permuted_labels(results: DetectionResults) -> Iterator[Reading]:
     )
     verdict: Verdict = "no" if failed.any() else "yes" if near.all() else "inconclusive"
     statement = "with permuted labels no detector tells true from false answers"
-    yield _reading("permuted_labels", "permuted labels", statement, numbers, area, verdict, "control")
+    yield _reading(
+        "permuted_labels",
+        "permuted labels",
+        statement,
+        numbers,
+        area,
+        verdict,
+        "control",
+    )
 
 
 # The page
@@ -314,7 +538,11 @@ def _permuted_labels(results: DetectionResults) -> Iterator[Reading]:
 _LINES: dict[str, dict[str, Any]] = {
     CONFIDENCE: {"color": "#6f6f6f", "linestyle": (0, (1.0, 1.4)), "linewidth": 1.6},
     PROBE: {"color": "#0072b2", "linestyle": (0, (5.0, 2.0)), "linewidth": 1.6},
-    BOTH: {"color": "#d55e00", "linestyle": "-", "linewidth": 2.6},  # auto may be the same line: both can be seen
+    BOTH: {
+        "color": "#d55e00",
+        "linestyle": "-",
+        "linewidth": 2.6,
+    },  # auto may be the same line: both can be seen
     AUTO: {"color": "#111111", "linestyle": (0, (2.2, 2.2)), "linewidth": 1.6},
 }
 """The detectors that are drawn as lines: distinct in grey and for the colour-blind."""
@@ -336,7 +564,12 @@ def write_detection_report(
     card = detection_card(results, readings, context)
     drawn = {
         figure.name: (
-            SectionFigure(figure.name, figure.chart.alt, figure.chart.caption, narrow=len(context.datasets) == 1),
+            SectionFigure(
+                figure.name,
+                figure.chart.alt,
+                figure.chart.caption,
+                narrow=len(context.datasets) == 1,
+            ),
         )
         for figure in figures
     }
@@ -344,44 +577,65 @@ def write_detection_report(
         "anchorscope detectors",
         f"{context.model}: which detector catches its false answers?",
         card,
-        (f"{listing([display_name(name) for name in context.datasets])}: {context.setting}.",),
+        (
+            f"{listing([display_name(name) for name in context.datasets])}: {context.setting}.",
+        ),
         _sections(results, context, readings, drawn),
         drawn.get("detector_auroc", ()),
     )
     write_sections_page(page, folder, "report")
     chosen = recommend(results)
-    return card.sentence, chosen.detector if chosen and card.trust and card.trust.verdict != "no" else None
+    return (
+        card.sentence,
+        chosen.detector
+        if chosen and card.trust and card.trust.verdict != "no"
+        else None,
+    )
 
 
-def detection_card(results: DetectionResults, readings: Sequence[Reading], context: DetectionContext) -> AnswerCard:
+def detection_card(
+    results: DetectionResults, readings: Sequence[Reading], context: DetectionContext
+) -> AnswerCard:
     """The detector to use, whether to trust the numbers, and how to use it."""
     chosen = recommend(results)
     bundle = context.bundles.get(chosen.detector) if chosen else None
     why = "From this folder, score new answers:"
-    steps = (NextStep(why, f"anchorscope score --detector {bundle} FILE"),) if bundle else ()
+    steps = (
+        (NextStep(why, f"anchorscope score --detector {bundle} FILE"),)
+        if bundle
+        else ()
+    )
     checks = {reading.claim: reading for reading in readings}
     permuted, calibrated = checks.get("permuted_labels"), checks.get("calibrated")
     failed = permuted is not None and permuted.verdict == "no"
     sentence = _answer_sentence(results, chosen, failed)
     reasons = [f"chosen because {chosen.reason}"] if chosen else []
     measured = [check for check in (permuted, calibrated) if check is not None]
-    reasons += [f"{check.topic}: {check.numbers.partition(';')[0]}" for check in measured]
+    reasons += [
+        f"{check.topic}: {check.numbers.partition(';')[0]}" for check in measured
+    ]
     reasons += [] if permuted else ["the control with permuted labels was not run"]
     passed = len(measured) == 2 and all(check.verdict == "yes" for check in measured)
     trust = Trust("no" if failed else "yes" if passed else "partly", "; ".join(reasons))
     return AnswerCard(context.model, sentence, trust, next_steps=steps)
 
 
-def _answer_sentence(results: DetectionResults, chosen: Recommendation | None, failed: bool) -> str:
+def _answer_sentence(
+    results: DetectionResults, chosen: Recommendation | None, failed: bool
+) -> str:
     """Use X: AUROC …; on other data …. No recommendation where the permuted-label control failed."""
     if chosen is None:
         return "No detector was tested on the dataset that it learned from, so that none can be recommended."
-    away, confidence = (results.mean(name, "other") for name in (chosen.detector, CONFIDENCE))
+    away, confidence = (
+        results.mean(name, "other") for name in (chosen.detector, CONFIDENCE)
+    )
     elsewhere = "not tested on other data"
     if away is not None:
         elsewhere = f"on other data {number(away.value, DIGITS)}"
         if confidence is not None and chosen.detector != CONFIDENCE:
-            elsewhere += f", where {CONFIDENCE} alone has {number(confidence.value, DIGITS)}"
+            elsewhere += (
+                f", where {CONFIDENCE} alone has {number(confidence.value, DIGITS)}"
+            )
     passes = passes_words(DETECTORS[chosen.detector].passes)
     numbers = f"{chosen.detector} ({passes} per answer): AUROC {estimate(chosen.auroc, DIGITS)}; {elsewhere}"
     if failed:
@@ -396,7 +650,11 @@ def _sections(
     drawn: Mapping[str, tuple[SectionFigure, ...]],
 ) -> list[Section]:
     other = [reading for reading in readings if reading.standing == "description"]
-    checks = [reading for reading in readings if reading.standing != "description" and reading.estimate is not None]
+    checks = [
+        reading
+        for reading in readings
+        if reading.standing != "description" and reading.estimate is not None
+    ]
     tests = sum(reading.p_value is not None for reading in readings)
     about = {name: DETECTORS[name].about for name in results.names}
     about |= {name: f"not here: {reason}" for name, reason in context.left_out.items()}
@@ -417,7 +675,9 @@ def _sections(
     warnings = (f"{capitalised(text.rstrip('.'))}." for text in context.warnings)
     trained = {display_name(name): words for name, words in context.datasets.items()}
     sections = [
-        Section("risk", "Risk and coverage", figures=drawn.get("detector_risk_coverage", ())),
+        Section(
+            "risk", "Risk and coverage", figures=drawn.get("detector_risk_coverage", ())
+        ),
         Section(
             "other",
             "On other data",
@@ -432,11 +692,20 @@ def _sections(
             filled(("", detector_table(results))),
             more=(Section("what", "What each is", facts=about),),
         ),
-        Section("checks", "Checks", (tested, *warnings), filled(("", readings_table(checks, subjects=False)))),
+        Section(
+            "checks",
+            "Checks",
+            (tested, *warnings),
+            filled(("", readings_table(checks, subjects=False))),
+        ),
         Section("methods", "Methods", (methods,), facts=trained, docs="detectors.md"),
         Section("repeat", "Repeat", code=context.command),
     ]
-    return [section for section in sections if section.tables or section.figures or section.text or section.code]
+    return [
+        section
+        for section in sections
+        if section.tables or section.figures or section.text or section.code
+    ]
 
 
 def detector_table(results: DetectionResults) -> Table:
@@ -450,14 +719,24 @@ def detector_table(results: DetectionResults) -> Table:
             name,
             str(DETECTORS[name].passes),
             auroc(results.mean(name, "same")),
-            *(shown(results.mean(name, "same", against), signed) for against in (CONFIDENCE, BOTH)),
+            *(
+                shown(results.mean(name, "same", against), signed)
+                for against in (CONFIDENCE, BOTH)
+            ),
             auroc(results.mean(name, "other")),
             auroc(results.mean(name, "same", metric="ece", prevalence=NATURAL)),
             auroc(results.mean(name, "same", metric="accuracy@80", prevalence=NATURAL)),
         )
         for name in results.names
     ]
-    head = ("AUROC", f"over {CONFIDENCE}", f"over {BOTH}", "AUROC, other data", "ECE", "accuracy, 80% accepted")
+    head = (
+        "AUROC",
+        f"over {CONFIDENCE}",
+        f"over {BOTH}",
+        "AUROC, other data",
+        "ECE",
+        "accuracy, 80% accepted",
+    )
     return Table(("detector", "passes", *head), tuple(rows))
 
 
@@ -471,7 +750,9 @@ def detection_figures(results: DetectionResults, model: str) -> list[ExperimentF
         data = chart.rows(results)
         if data.height:
             names = tuple(data["dataset"].unique(maintain_order=True))
-            figures.append(ExperimentFigure(data, (chart.note,), chart, model, 0, names))
+            figures.append(
+                ExperimentFigure(data, (chart.note,), chart, model, 0, names)
+            )
     return figures
 
 
@@ -482,12 +763,20 @@ def _short_name(name: str) -> str:
 
 def _auroc_rows(results: DetectionResults) -> pl.DataFrame:
     """Tested on what was learned from; controls of other detectors are in the table only."""
-    entries = [DETECTORS[name] for name in results.names if not DETECTORS[name].variant_of]
+    entries = [
+        DETECTORS[name] for name in results.names if not DETECTORS[name].variant_of
+    ]
     # A detector stands beside its passes; the blanks are such that SVG does not join them.
     lines = {entry.name: f"{entry.name}\u2002\u2002{entry.passes}" for entry in entries}
-    kinds = {entry.name: "baseline" if entry.baseline else "detector" for entry in entries}
-    rows = select(results.detectors, metric=AUROC, prevalence=BALANCED, detector=list(lines))
-    return rows.filter((pl.col("train") == pl.col("test")) & pl.col("value").is_finite()).select(
+    kinds = {
+        entry.name: "baseline" if entry.baseline else "detector" for entry in entries
+    }
+    rows = select(
+        results.detectors, metric=AUROC, prevalence=BALANCED, detector=list(lines)
+    )
+    return rows.filter(
+        (pl.col("train") == pl.col("test")) & pl.col("value").is_finite()
+    ).select(
         pl.col("detector").replace_strict(lines, return_dtype=pl.String).alias("line"),
         pl.col("detector").replace_strict(kinds, return_dtype=pl.String).alias("kind"),
         "detector",
@@ -534,14 +823,30 @@ def _draw_guide(axes: Axes, rows: pl.DataFrame, place: Place) -> None:
 
 def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
     """Differences to confidence on data that a detector did not learn from; a line per training data."""
-    rows = select(results.differences, metric=AUROC, prevalence=BALANCED, against=CONFIDENCE, detector=[PROBE, AUTO])
-    order = {name: place for place, name in enumerate(results.detectors["test"].unique(maintain_order=True))}
+    rows = select(
+        results.differences,
+        metric=AUROC,
+        prevalence=BALANCED,
+        against=CONFIDENCE,
+        detector=[PROBE, AUTO],
+    )
+    order = {
+        name: place
+        for place, name in enumerate(
+            results.detectors["test"].unique(maintain_order=True)
+        )
+    }
     rows = rows.drop_nans("difference").filter(
         pl.col("train") != pl.col("test"), ~pl.col("test").str.contains(_PROMPT.pattern)
     )
-    return rows.sort(pl.col("test").replace_strict(order, return_dtype=pl.Int64), maintain_order=True).select(
+    return rows.sort(
+        pl.col("test").replace_strict(order, return_dtype=pl.Int64), maintain_order=True
+    ).select(
         "detector",
-        pl.when(pl.col("train").str.starts_with(_ALL_BUT)).then(pl.lit(_ALL_OTHERS)).otherwise("train").alias("line"),
+        pl.when(pl.col("train").str.starts_with(_ALL_BUT))
+        .then(pl.lit(_ALL_OTHERS))
+        .otherwise("train")
+        .alias("line"),
         pl.col("test").alias("dataset"),
         pl.col("difference").alias("value"),
         "ci_low",
@@ -552,16 +857,38 @@ def _elsewhere_rows(results: DetectionResults) -> pl.DataFrame:
 
 def _elsewhere_panels(data: pl.DataFrame) -> list[Forest]:
     known = data["dataset"].unique(maintain_order=True).to_list()
-    lines = sorted(data["line"].unique(maintain_order=True), key=lambda line: [*known, line].index(line))
-    marks = {PROBE: _SIZE | {"color": _LINES[PROBE]["color"], "marker": "s"}, AUTO: _AUROC_MARKS["detector"]}
-    words, label = {line: _short_name(line) for line in lines}, "AUROC gain over confidence"
-    return [Forest("line", words, label, width=2.6, by="detector", marks=marks, set_apart={_ALL_OTHERS})]
+    lines = sorted(
+        data["line"].unique(maintain_order=True),
+        key=lambda line: [*known, line].index(line),
+    )
+    marks = {
+        PROBE: _SIZE | {"color": _LINES[PROBE]["color"], "marker": "s"},
+        AUTO: _AUROC_MARKS["detector"],
+    }
+    words, label = (
+        {line: _short_name(line) for line in lines},
+        "AUROC gain over confidence",
+    )
+    return [
+        Forest(
+            "line",
+            words,
+            label,
+            width=2.6,
+            by="detector",
+            marks=marks,
+            set_apart={_ALL_OTHERS},
+        )
+    ]
 
 
 def _risk_panels(data: pl.DataFrame) -> list[Lines]:
     return [
         Lines(
-            [Series({"detector": name}, line, name, "none") for name, line in _LINES.items()],
+            [
+                Series({"detector": name}, line, name, "none")
+                for name, line in _LINES.items()
+            ],
             "risk (false among them)",
             width=_panel_side(data),
             x="coverage",
@@ -616,7 +943,9 @@ CHARTS = (
         dataset_words=_short_name,
         height=lambda data: 0.3 * data["line"].n_unique() + 0.1,
         gap=0.22,
-        labels=lambda data: max(0.0, 0.083 * max(map(len, map(_short_name, data["line"]))) - 0.45),
+        labels=lambda data: max(
+            0.0, 0.083 * max(map(len, map(_short_name, data["line"]))) - 0.45
+        ),
     ),
     ChartSpec(
         "detector_risk_coverage",

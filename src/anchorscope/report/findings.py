@@ -69,7 +69,9 @@ class Findings:
     """Whether the model's weights were drawn at random: then every number here is noise, and the page says so."""
     experiments: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_SCHEMA))
     """Statistics of the further experiments (experiments.csv)."""
-    experiment_items: pl.DataFrame = field(default_factory=lambda: empty(EXPERIMENT_ITEM_SCHEMA))
+    experiment_items: pl.DataFrame = field(
+        default_factory=lambda: empty(EXPERIMENT_ITEM_SCHEMA)
+    )
     """What the further experiments measured on each item (experiment_items.parquet)."""
     unavailable: pl.DataFrame = field(default_factory=lambda: empty(UNAVAILABLE_SCHEMA))
     """Experiments that were asked for and cannot be done on a dataset."""
@@ -79,9 +81,13 @@ class Findings:
     """Log-odds of single items before and after every intervention (effects.parquet): headline place, probe `full`."""
     evidence_parts: pl.DataFrame = field(default_factory=lambda: empty(PART_SCHEMA))
     """The parts of the evidence with their controls (evidence_parts.csv); older runs have none."""
-    evidence_tests: pl.DataFrame = field(default_factory=lambda: empty(EVIDENCE_TEST_SCHEMA))
+    evidence_tests: pl.DataFrame = field(
+        default_factory=lambda: empty(EVIDENCE_TEST_SCHEMA)
+    )
     """Numbers beside them (evidence_tests.csv)."""
-    evidence_items: pl.DataFrame = field(default_factory=lambda: empty(EVIDENCE_ITEM_SCHEMA))
+    evidence_items: pl.DataFrame = field(
+        default_factory=lambda: empty(EVIDENCE_ITEM_SCHEMA)
+    )
     """Their terms item by item (evidence_items.parquet)."""
     parameters: int = 0
     """How large the model is; 0 where that is not known."""
@@ -94,12 +100,24 @@ class Findings:
 
     def at_headline(self, table: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table at the headline site and position."""
-        return table.filter(pl.col("site") == self.site, pl.col("position") == self.position)
+        return table.filter(
+            pl.col("site") == self.site, pl.col("position") == self.position
+        )
 
-    def drawn_curves(self, dataset: str, rule: str, group: str, intervention: str = "knockout") -> pl.DataFrame:
+    def drawn_curves(
+        self, dataset: str, rule: str, group: str, intervention: str = "knockout"
+    ) -> pl.DataFrame:
         """The rows of one line of the chart that have a number."""
-        wanted = {"dataset": dataset, "assignment": rule, "group": group, "intervention": intervention, "truth": "all"}
-        return select(self.at_headline(self.curves), **wanted).filter(pl.col("delta_p").is_finite())
+        wanted = {
+            "dataset": dataset,
+            "assignment": rule,
+            "group": group,
+            "intervention": intervention,
+            "truth": "all",
+        }
+        return select(self.at_headline(self.curves), **wanted).filter(
+            pl.col("delta_p").is_finite()
+        )
 
 
 # Rows of any table
@@ -140,20 +158,34 @@ def find(table: pl.DataFrame, **columns: Wanted) -> Estimate | None:
 
 def present(table: pl.DataFrame, column: str, order: Sequence[str] = ()) -> list[str]:
     """Values of a column: those of the order first, the others as they come."""
-    values = [str(value) for value in table[column].drop_nulls().unique(maintain_order=True)]
-    return [*(name for name in order if name in values), *(name for name in values if name not in order)]
+    values = [
+        str(value) for value in table[column].drop_nulls().unique(maintain_order=True)
+    ]
+    return [
+        *(name for name in order if name in values),
+        *(name for name in values if name not in order),
+    ]
 
 
 def row_estimate(row: Mapping[str, Any], column: str = "value") -> Estimate:
     """A row of a table as an estimate; a missing end of the interval is NaN."""
-    low, high = (math.nan if row[name] is None else float(row[name]) for name in ("ci_low", "ci_high"))
-    return Estimate(float(row[column]), low, high, row["n"] or 0, row.get("method") or "")
+    low, high = (
+        math.nan if row[name] is None else float(row[name])
+        for name in ("ci_low", "ci_high")
+    )
+    return Estimate(
+        float(row[column]), low, high, row["n"] or 0, row.get("method") or ""
+    )
 
 
 def first_estimate(rows: pl.DataFrame, column: str = "value") -> Estimate | None:
     """The first row as an estimate; None where there is none, or without a finite value."""
     row = rows.row(0, named=True) if rows.height else None
-    return None if row is None or row[column] is None or not math.isfinite(row[column]) else row_estimate(row, column)
+    return (
+        None
+        if row is None or row[column] is None or not math.isfinite(row[column])
+        else row_estimate(row, column)
+    )
 
 
 # The summary and the AUCs
@@ -176,26 +208,47 @@ def summary_of(
         if value is not None:
             rows = rows.filter(pl.col(column).is_null() | (pl.col(column) == value))
     # An exact row is better than one that fits because a column does not apply, or was not asked.
-    other = [pl.col(name).is_null() == (value is not None) for name, value in asked.items()]
+    other = [
+        pl.col(name).is_null() == (value is not None) for name, value in asked.items()
+    ]
     return first_estimate(rows.sort(pl.sum_horizontal(other), maintain_order=True))
 
 
 def auc_of(findings: Findings, dataset: str, kind: str) -> Estimate | None:
     """The AUC of a baseline, which has no layer and no site."""
-    return first_estimate(select(findings.probe_scores, dataset=dataset, kind=kind, layer=None), "auc")
+    return first_estimate(
+        select(findings.probe_scores, dataset=dataset, kind=kind, layer=None), "auc"
+    )
 
 
 def nested_auc(
-    findings: Findings, dataset: str, intervention: str = "clean", *, kind: str = "nested", site: str | None = None
+    findings: Findings,
+    dataset: str,
+    intervention: str = "clean",
+    *,
+    kind: str = "nested",
+    site: str | None = None,
 ) -> Estimate | None:
     """The headline AUC of a site: every fold at its own reference layer, so that no layer is picked by its score."""
-    where = {"site": site or findings.site, "position": findings.position, "intervention": intervention}
-    return first_estimate(select(findings.probe_scores, dataset=dataset, kind=kind, **where), "auc")
+    where = {
+        "site": site or findings.site,
+        "position": findings.position,
+        "intervention": intervention,
+    }
+    return first_estimate(
+        select(findings.probe_scores, dataset=dataset, kind=kind, **where), "auc"
+    )
 
 
-def headline_effects(effects: pl.DataFrame | pl.LazyFrame, site: str, position: str) -> pl.DataFrame:
+def headline_effects(
+    effects: pl.DataFrame | pl.LazyFrame, site: str, position: str
+) -> pl.DataFrame:
     """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
-    fits = (pl.col("site") == site) & (pl.col("position") == position) & (pl.col("probe") == "full")
+    fits = (
+        (pl.col("site") == site)
+        & (pl.col("position") == position)
+        & (pl.col("probe") == "full")
+    )
     return effects.lazy().filter(fits).collect()
 
 
@@ -211,17 +264,25 @@ def statistics(findings: Findings, experiment: str, *quantities: str) -> pl.Data
     fits = pl.lit(True)
     for column, value in (("site", findings.site), ("position", findings.position)):
         fits &= pl.col(column).is_null() | (pl.col(column) == value)
-    wanted = fits & (pl.col("experiment") == experiment) & pl.col("dataset").is_in(list(findings.datasets))
+    wanted = (
+        fits
+        & (pl.col("experiment") == experiment)
+        & pl.col("dataset").is_in(list(findings.datasets))
+    )
     if quantities:
         wanted &= pl.col("quantity").is_in(list(quantities))
-    return with_aspects(findings.experiments.filter(wanted & pl.col("value").is_finite()))
+    return with_aspects(
+        findings.experiments.filter(wanted & pl.col("value").is_finite())
+    )
 
 
 def with_aspects(table: pl.DataFrame) -> pl.DataFrame:
     """The rows, with `measure` and `aspect`: "kappa_difference" is the measure kappa in its aspect difference."""
     quantity = pl.col("quantity")
     return table.with_columns(
-        pl.col("truth").fill_null("all") if "truth" in table.columns else pl.lit("all").alias("truth"),
+        pl.col("truth").fill_null("all")
+        if "truth" in table.columns
+        else pl.lit("all").alias("truth"),
         measure=quantity.str.replace(_ASPECT, ""),
         aspect=quantity.str.extract(_ASPECT, 1).fill_null(""),
     )
@@ -229,8 +290,14 @@ def with_aspects(table: pl.DataFrame) -> pl.DataFrame:
 
 def interventions(findings: Findings) -> pl.DataFrame:
     """Rows of the summary at the headline place that belong to an intervention and have a value."""
-    fits = pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
-    return with_aspects(findings.at_headline(findings.summary).filter(fits & pl.col("intervention").is_not_null()))
+    fits = (
+        pl.col("dataset").is_in(list(findings.datasets)) & pl.col("value").is_finite()
+    )
+    return with_aspects(
+        findings.at_headline(findings.summary).filter(
+            fits & pl.col("intervention").is_not_null()
+        )
+    )
 
 
 def rules_in(table: pl.DataFrame) -> list[str]:
@@ -253,14 +320,25 @@ def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
 
 def sampled_curve(findings: Findings, dataset: str, group: str) -> SampledCurve | None:
     """A line of the paper's chart with its bootstrap draws; None where the run has none, or the group no items."""
-    samples = select(findings.at_headline(findings.curve_samples), dataset=dataset, group=group, assignment="plain")
+    samples = select(
+        findings.at_headline(findings.curve_samples),
+        dataset=dataset,
+        group=group,
+        assignment="plain",
+    )
     draws = np.array(samples.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
     if not draws.size or not np.isfinite(draws[0]).all():
         return None
     line = findings.drawn_curves(dataset, "plain", group)
-    items, groups = line.select(pl.col("n", "n_groups").fill_null(0)).row(0) if line.height else (0, 0)
+    items, groups = (
+        line.select(pl.col("n", "n_groups").fill_null(0)).row(0)
+        if line.height
+        else (0, 0)
+    )
     few = groups < FEWEST_GROUPS  # then nothing is known of its spread
-    return SampledCurve(draws[0], np.full_like(draws[1:], np.nan) if few else draws[1:], items)
+    return SampledCurve(
+        draws[0], np.full_like(draws[1:], np.nan) if few else draws[1:], items
+    )
 
 
 # The parts of the evidence, over the band of layers, and the numbers beside them
@@ -272,7 +350,10 @@ PARTS = {
     "either": "either of them",
 }
 """The four parts, which sum to 1, in words."""
-NEEDS = {"needs-question": "needs the question's key words", "needs-answer": "needs the answer"}
+NEEDS = {
+    "needs-question": "needs the question's key words",
+    "needs-answer": "needs the answer",
+}
 """Sums of parts."""
 TOGETHER, NEEDS_QUESTION = "together", "needs-question"
 CONTROLS = {
@@ -296,11 +377,19 @@ def has_shares(findings: Findings) -> bool:
 
 
 def share_at(
-    findings: Findings, dataset: str, intervention: str = "knockout", part: str = NEEDS_QUESTION
+    findings: Findings,
+    dataset: str,
+    intervention: str = "knockout",
+    part: str = NEEDS_QUESTION,
 ) -> Estimate | None:
     """A share over the band."""
     table = findings.at_headline(findings.evidence_parts)
-    return first_estimate(select(table, dataset=dataset, intervention=intervention, part=part, layer=BAND), "share")
+    return first_estimate(
+        select(
+            table, dataset=dataset, intervention=intervention, part=part, layer=BAND
+        ),
+        "share",
+    )
 
 
 def why_silent(findings: Findings, dataset: str) -> str | None:
@@ -308,23 +397,39 @@ def why_silent(findings: Findings, dataset: str) -> str | None:
     for name, needed in _NEEDED.items():
         result = first_estimate(evidence_rows(findings, dataset, name))
         if result is not None and result.value < needed:
-            return f"{count(round(result.value))} used {name}, {count(needed)} are needed"
+            return (
+                f"{count(round(result.value))} used {name}, {count(needed)} are needed"
+            )
     share = share_at(findings, dataset, part=TOGETHER)
     if share is None:
         return "the run did not measure its parts"
     areas = evidence_rows(findings, dataset, "auc")
-    probe, permuted = (first_estimate(select(areas, group=name)) for name in (PROBE, PERMUTED))
-    if probe is None or not probe.ci_low > max(0.5, permuted.value if permuted else 0.5):
+    probe, permuted = (
+        first_estimate(select(areas, group=name)) for name in (PROBE, PERMUTED)
+    )
+    if probe is None or not probe.ci_low > max(
+        0.5, permuted.value if permuted else 0.5
+    ):
         return "the probe reads truth no better than one of permuted labels"
-    shares = [share for part in PARTS if (share := share_at(findings, dataset, part=part)) is not None]
-    if any(not _LOWEST <= share.value <= _HIGHEST or share.ci_high - share.ci_low > WIDEST_SHARE for share in shares):
+    shares = [
+        share
+        for part in PARTS
+        if (share := share_at(findings, dataset, part=part)) is not None
+    ]
+    if any(
+        not _LOWEST <= share.value <= _HIGHEST
+        or share.ci_high - share.ci_low > WIDEST_SHARE
+        for share in shares
+    ):
         return "there is too little evidence to divide"
     return None
 
 
 def band_layers(findings: Findings, dataset: str) -> str:
     """The layers of the band, in words; empty where there is none."""
-    names = select(findings.at_headline(findings.evidence_tests), dataset=dataset)["layers"].drop_nulls()
+    names = select(findings.at_headline(findings.evidence_tests), dataset=dataset)[
+        "layers"
+    ].drop_nulls()
     return str(names[0]) if len(names) else ""
 
 
@@ -342,12 +447,18 @@ def share_layer(findings: Findings, dataset: str) -> int | None:
     layers = band_numbers(findings, dataset)
     if layers:
         return layers[len(layers) // 2]
-    return median_low(findings.reference_layers[dataset]) if findings.reference_layers.get(dataset) else None
+    return (
+        median_low(findings.reference_layers[dataset])
+        if findings.reference_layers.get(dataset)
+        else None
+    )
 
 
 def evidence_rows(findings: Findings, dataset: str, quantity: str) -> pl.DataFrame:
     """The rows of evidence_tests.csv for a quantity that have a value, in file order."""
-    tests = findings.at_headline(findings.evidence_tests).filter(pl.col("value").is_finite())
+    tests = findings.at_headline(findings.evidence_tests).filter(
+        pl.col("value").is_finite()
+    )
     return select(tests, dataset=dataset, quantity=quantity)
 
 
@@ -358,8 +469,15 @@ def truth_readers(findings: Findings, dataset: str) -> dict[str, Estimate]:
     """
     rows = evidence_rows(findings, dataset, "auc").iter_rows(named=True)
     readers = {row["group"] or "": row_estimate(row) for row in rows}
-    nested = {PROBE: nested_auc(findings, dataset), WORDS: auc_of(findings, dataset, "words+confidence")}
+    nested = {
+        PROBE: nested_auc(findings, dataset),
+        WORDS: auc_of(findings, dataset, "words+confidence"),
+    }
     for name, area in nested.items():
-        if area is not None and (name not in readers or math.isnan(readers[name].ci_low)):
+        if area is not None and (
+            name not in readers or math.isnan(readers[name].ci_low)
+        ):
             readers[name] = area
-    return {name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)}
+    return {
+        name: readers[name] for name in sorted(readers, key=lambda name: name != PROBE)
+    }

@@ -34,17 +34,36 @@ def item_effects(findings: Findings) -> pl.DataFrame:
     changed by more than noise; `delta_p` and the log-odds of "truthful" before and after are lists over the layers.
     """
     items = _numbered(findings)
-    table = findings.effects.join(items, on=["dataset", "item_id"], how="inner", nulls_equal=True)
-    table = table.with_columns(variant=pl.col("variant").str.replace(r" \d+$", "")).sort("row", maintain_order=True)
+    table = findings.effects.join(
+        items, on=["dataset", "item_id"], how="inner", nulls_equal=True
+    )
+    table = table.with_columns(
+        variant=pl.col("variant").str.replace(r" \d+$", "")
+    ).sort("row", maintain_order=True)
     parts = table.partition_by(*_NAMES, as_dict=True, maintain_order=True)
     order = list(INTERVENTIONS)
-    names = sorted(parts, key=lambda name: (order.index(name[0]) if name[0] in order else len(order), name))
+    names = sorted(
+        parts,
+        key=lambda name: (
+            order.index(name[0]) if name[0] in order else len(order),
+            name,
+        ),
+    )
     noise = {name: _noise(findings, name) for name in findings.datasets}
     frames = []
     for intervention, variant in names:
-        named = (pl.lit(str(intervention)).alias("intervention"), pl.lit(str(variant)).alias("variant"))
-        frames.append(_effects(parts[intervention, variant], noise).select(*named, pl.all()))
-    return pl.concat(frames) if frames else pl.DataFrame(schema=dict.fromkeys((*_NAMES, "row", "score"), pl.Null))
+        named = (
+            pl.lit(str(intervention)).alias("intervention"),
+            pl.lit(str(variant)).alias("variant"),
+        )
+        frames.append(
+            _effects(parts[intervention, variant], noise).select(*named, pl.all())
+        )
+    return (
+        pl.concat(frames)
+        if frames
+        else pl.DataFrame(schema=dict.fromkeys((*_NAMES, "row", "score"), pl.Null))
+    )
 
 
 _NAMES = ("intervention", "variant")
@@ -53,7 +72,9 @@ _NAMES = ("intervention", "variant")
 def _numbered(findings: Findings) -> pl.DataFrame:
     """Every item with its row, its label, its reference layer and its group under the paper's rule."""
     keys = ["dataset", "item_id"]
-    assigned = select(findings.at_headline(findings.pathways), assignment="plain").unique(keys, maintain_order=True)
+    assigned = select(
+        findings.at_headline(findings.pathways), assignment="plain"
+    ).unique(keys, maintain_order=True)
     items = findings.items.select(*keys, "truthful").with_row_index("row")
     assigned = assigned.select(*keys, "reference_layer", "pathway")
     return items.join(assigned, on=keys, how="left", maintain_order="left")
@@ -72,10 +93,20 @@ def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
     delta = delta_p(before.T, after.T, label).T
     layer = table["reference_layer"].cast(pl.Int64).fill_null(-1).to_numpy()
     has_layer, at_layer = layer >= 0, (np.arange(len(layer)), np.maximum(layer, 0))
-    floor = table["dataset"].replace_strict(noise, default=0.0, return_dtype=pl.Float64).to_numpy()
+    floor = (
+        table["dataset"]
+        .replace_strict(noise, default=0.0, return_dtype=pl.Float64)
+        .to_numpy()
+    )
     moved = after[at_layer] - before[at_layer]
-    flipped = ((after[at_layer] > 0) != (before[at_layer] > 0)) & (np.abs(moved) > floor) & has_layer
-    rows, starts, runs = np.unique(table["row"].to_numpy(), return_index=True, return_counts=True)
+    flipped = (
+        ((after[at_layer] > 0) != (before[at_layer] > 0))
+        & (np.abs(moved) > floor)
+        & has_layer
+    )
+    rows, starts, runs = np.unique(
+        table["row"].to_numpy(), return_index=True, return_counts=True
+    )
 
     def mean(values: Floats) -> Floats:
         """Over the runs of each item; rows are sorted by item."""
@@ -93,7 +124,9 @@ def _effects(table: pl.DataFrame, noise: dict[str, float]) -> pl.DataFrame:
         "log_odds_before": before[starts],
         "log_odds_after": mean(after),
     }
-    return pl.DataFrame(numbers).with_columns(pl.col("score", "delta_p_reference").fill_nan(None))
+    return pl.DataFrame(numbers).with_columns(
+        pl.col("score", "delta_p_reference").fill_nan(None)
+    )
 
 
 def _matrix(column: pl.Series) -> Floats:
@@ -132,12 +165,17 @@ def record(findings: Findings, dataset: str, item_id: str) -> dict[str, Any] | N
         "answer": item["model_answer"],
         "accepted": list(item["answers"] or ()),
         **{name: item[name] for name in ("truthful", "status")},
-        **{name: item.get(name) for name in ("subject", "relation", "confidence_mean", "fold")},
+        **{
+            name: item.get(name)
+            for name in ("subject", "relation", "confidence_mean", "fold")
+        },
         "reference_layer": assigned["reference_layer"],
         "pathway": assigned["pathway"],
         "probability_before": effects["score"][0] if effects.height else None,
         "effects": effects.drop("row", "score").to_dicts(),
-        "further": further.select("experiment", "variant", "quantity", "value").to_dicts(),
+        "further": further.select(
+            "experiment", "variant", "quantity", "value"
+        ).to_dicts(),
     }
 
 
@@ -149,24 +187,42 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
     every = findings.items.with_row_index("row")
     chosen = every.sort(pl.col("status") != "used", maintain_order=True).head(most)
     rows = chosen["row"].to_list()
-    layers, effects, terms = _numbered(findings)["reference_layer"], item_effects(findings), _evidence_terms(findings)
+    layers, effects, terms = (
+        _numbered(findings)["reference_layer"],
+        item_effects(findings),
+        _evidence_terms(findings),
+    )
     items = list(chosen.iter_rows(named=True))
     texts = [_clip(item["question"], _LONGEST_TEXT) for item in items]
     accepted = [list(item["answers"] or ()) for item in items]
     # A mean of log-probabilities is a geometric mean of probabilities.
-    confidence = [math.nan if item.get("confidence_mean") is None else item["confidence_mean"] for item in items]
-    measured = [terms.get((item["dataset"], item["item_id"]), (None, None)) for item in items]
+    confidence = [
+        math.nan if item.get("confidence_mean") is None else item["confidence_mean"]
+        for item in items
+    ]
+    measured = [
+        terms.get((item["dataset"], item["item_id"]), (None, None)) for item in items
+    ]
     first = effects.drop_nulls("score").unique("row", keep="first", maintain_order=True)
     scores = dict(first.select("row", pl.col("score").cast(pl.Float64)).iter_rows())
     return {
         "total": every.height,
-        "datasets": {name: display_name(name) for name in chosen["dataset"].unique(maintain_order=True)},
+        "datasets": {
+            name: display_name(name)
+            for name in chosen["dataset"].unique(maintain_order=True)
+        },
         "id": [item["item_id"] for item in items],
         "dataset": [item["dataset"] for item in items],
         "question": texts,
-        "marks": [_marks(text, item.get("question_words") or ()) for text, item in zip(texts, items, strict=True)],
+        "marks": [
+            _marks(text, item.get("question_words") or ())
+            for text, item in zip(texts, items, strict=True)
+        ],
         "answer": [_clip(item["model_answer"], _LONGEST_TEXT) for item in items],
-        "accepted": [[_clip(text, _LONGEST_ANSWER) for text in some[:_MOST_ACCEPTED]] for some in accepted],
+        "accepted": [
+            [_clip(text, _LONGEST_ANSWER) for text in some[:_MOST_ACCEPTED]]
+            for some in accepted
+        ],
         "more": [max(0, len(some) - _MOST_ACCEPTED) for some in accepted],
         "subject": [_clip(item.get("subject"), _LONGEST_ANSWER) for item in items],
         "relation": [item.get("relation") or "" for item in items],
@@ -174,21 +230,34 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
         "truth": [item["truthful"] for item in items],
         "confidence": [finite(100 * math.exp(mean), 1) for mean in confidence],
         "layer": [layers[row] for row in rows],
-        "score": [finite(scores[row] * 100, 1) if row in scores else None for row in rows],
+        "score": [
+            finite(scores[row] * 100, 1) if row in scores else None for row in rows
+        ],
         "lost": [lost for lost, _ in measured],
         "had": [had for _, had in measured],
-        "effects": [_effect_columns(part, rows) for part in effects.partition_by(_NAMES, maintain_order=True)],
+        "effects": [
+            _effect_columns(part, rows)
+            for part in effects.partition_by(_NAMES, maintain_order=True)
+        ],
     }
 
 
-def _evidence_terms(findings: Findings) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+def _evidence_terms(
+    findings: Findings,
+) -> dict[tuple[str, str], tuple[float | None, float | None]]:
     """Per item, the evidence that it lost with the key words hidden and that it had, as means over the band."""
-    cut = select(findings.at_headline(findings.evidence_items), intervention="knockout", view="cut")
+    cut = select(
+        findings.at_headline(findings.evidence_items),
+        intervention="knockout",
+        view="cut",
+    )
     terms = {}
     for dataset in findings.datasets:
         rows = select(cut, dataset=dataset)
         if band := band_numbers(findings, dataset):
-            means = (pl.col(name).list.gather(band).list.mean() for name in ("lost", "had"))
+            means = (
+                pl.col(name).list.gather(band).list.mean() for name in ("lost", "had")
+            )
             for item, lost, had in rows.select("item_id", *means).iter_rows():
                 terms[dataset, item] = finite(lost, 3), finite(had, 3)
     return terms
@@ -196,7 +265,10 @@ def _evidence_terms(findings: Findings) -> dict[tuple[str, str], tuple[float | N
 
 def _effect_columns(effects: pl.DataFrame, rows: Sequence[int]) -> Mapping[str, Any]:
     """What an intervention did to the items at l*: ΔP, runs that flip, and runs."""
-    name, by_row = effects["intervention"][0], effects.rows_by_key("row", named=True, unique=True)
+    name, by_row = (
+        effects["intervention"][0],
+        effects.rows_by_key("row", named=True, unique=True),
+    )
     shown = [by_row.get(row, {}) for row in rows]
     return {
         "name": name,
@@ -215,7 +287,9 @@ def _marks(text: str, words: Sequence[Sequence[int]]) -> list[int]:
         return len(text[:end].encode("utf-16-le", "surrogatepass")) // 2
 
     inside = [(start, min(stop, len(text))) for start, stop in words]
-    return [utf16(end) for start, stop in inside if start < stop for end in (start, stop)]
+    return [
+        utf16(end) for start, stop in inside if start < stop for end in (start, stop)
+    ]
 
 
 def _clip(text: str | None, longest: int) -> str:

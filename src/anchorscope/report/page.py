@@ -30,22 +30,38 @@ from anchorscope.report.wording import Table
 if TYPE_CHECKING:
     from anchorscope.report.answer_card import AnswerCard
 
-SCRIPTS = ("dom", "theme", "contents", "scrolling", "figure_values", "hash_state", "controls", "items")
+SCRIPTS = (
+    "dom",
+    "theme",
+    "contents",
+    "scrolling",
+    "figure_values",
+    "hash_state",
+    "controls",
+    "items",
+)
 """Light and dark, the bar of contents, wide tables by keyboard, the numbers of figures; then a run's table of items."""
 
 FIGURES = "figure-values"
 """The data of a page that holds the numbers of its figures, by name."""
 _CARRIED = re.compile(r"<dc:description>(.*?)</dc:description>", re.DOTALL)
-_DANGEROUS = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
+_DANGEROUS = str.maketrans(
+    {letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
+)
 
 # Marks that mean something anywhere in a line, and those that do only where a line begins. "](" makes a link.
 _MARKS = re.compile(r"[\\`*_|~$]|(?<=\])\(|^[-+#=\[!]")
-_SPACES = re.compile(r"[^\S\u00a0\u202f]+")  # every blank and line break but the two that keep a number in one piece
+_SPACES = re.compile(
+    r"[^\S\u00a0\u202f]+"
+)  # every blank and line break but the two that keep a number in one piece
 
 
 def write_json(path: Path, content: Any) -> None:
     """What programs read of a page, as JSON."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+        encoding="utf-8",
+    )
 
 
 Tables = tuple[tuple[str, Table], ...]
@@ -112,7 +128,9 @@ class SectionsPage:
     short_title: str = ""
 
 
-def write_sections_page(page: SectionsPage, out: Path, name: str, data: Mapping[str, Any] | None = None) -> None:
+def write_sections_page(
+    page: SectionsPage, out: Path, name: str, data: Mapping[str, Any] | None = None
+) -> None:
     """Write NAME.html with figures, scripts and data inside, and NAME.md; the figures must already be in out/figures.
 
     The scripts find the data by their names, as `pageData(NAME)`.
@@ -125,13 +143,24 @@ def write_sections_page(page: SectionsPage, out: Path, name: str, data: Mapping[
 
     def page_data() -> dict[str, Markup]:
         """Written last, when it is known which figures the page shows."""
-        return {name: embedded_json(value) for name, value in {**(data or {}), FIGURES: values}.items()}
+        return {
+            name: embedded_json(value)
+            for name, value in {**(data or {}), FIGURES: values}.items()
+        }
 
-    styles = Markup("\n".join(_text(f"{name}.css") for name in ("chart", "items", "print")))
-    frame = {"policy": content_policy(script), "script": Markup(script), "styles": styles}
+    styles = Markup(
+        "\n".join(_text(f"{name}.css") for name in ("chart", "items", "print"))
+    )
+    frame = {
+        "policy": content_policy(script),
+        "script": Markup(script),
+        "styles": styles,
+    }
     for kind in ("html", "md"):
         template = _environment(kind == "html").get_template(f"sections.{kind}.j2")
-        text = template.render(page=page, card=page.card, **frame, figure=figure, data=page_data)
+        text = template.render(
+            page=page, card=page.card, **frame, figure=figure, data=page_data
+        )
         (out / f"{name}.{kind}").write_text(text, encoding="utf-8")
 
 
@@ -149,8 +178,17 @@ def joined_script() -> str:
 def content_policy(script: str) -> str:
     """What the page may do: show embedded images, use its own styles, run this one script. Nothing is loaded."""
     nothing = [f"{what} 'none'" for what in ("default-src", "base-uri", "form-action")]
-    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
-    return "; ".join([*nothing, "img-src data:", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"])
+    digest = base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode(
+        "ascii"
+    )
+    return "; ".join(
+        [
+            *nothing,
+            "img-src data:",
+            "style-src 'unsafe-inline'",
+            f"script-src 'sha256-{digest}'",
+        ]
+    )
 
 
 def embedded_json(value: Any) -> Markup:
@@ -182,8 +220,12 @@ def _embedded(path: Path) -> tuple[str, Any]:
         return "", None
     picture = path.read_text(encoding="utf-8")
     numbers = _CARRIED.search(picture)
-    address = base64.b64encode(_CARRIED.sub("", picture).encode("utf-8")).decode("ascii")
-    return f"data:image/svg+xml;base64,{address}", json.loads(html.unescape(numbers.group(1))) if numbers else None
+    address = base64.b64encode(_CARRIED.sub("", picture).encode("utf-8")).decode(
+        "ascii"
+    )
+    return f"data:image/svg+xml;base64,{address}", json.loads(
+        html.unescape(numbers.group(1))
+    ) if numbers else None
 
 
 def _plain_text(value: object) -> object:

@@ -13,14 +13,22 @@ Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"
 GROUPS = (Q_ANCHORED, A_ANCHORED)
 
-LINE_STYLES: dict[str, str | tuple[int, tuple[float, ...]]] = {Q_ANCHORED: "-", A_ANCHORED: (0, (4.0, 1.8))}
+LINE_STYLES: dict[str, str | tuple[int, tuple[float, ...]]] = {
+    Q_ANCHORED: "-",
+    A_ANCHORED: (0, (4.0, 1.8)),
+}
 
 # The greys stay clearly lighter than every series, so that controls and marks never look like a result.
 CONTROL_GREY = "#7a7a7a"
 INK = "#222222"
 QUIET_INK = "#5a5a5a"
 
-PART_COLOURS = {"together": "#0072b2", "question": "#e69f00", "answer": "#56b4e9", "either": "#cccccc"}
+PART_COLOURS = {
+    "together": "#0072b2",
+    "question": "#e69f00",
+    "answer": "#56b4e9",
+    "either": "#cccccc",
+}
 """Of the four parts of the evidence, from the palette by Okabe and Ito: the colour-blind can tell them apart."""
 PART_HATCHES = {"together": "", "question": "//", "answer": "..", "either": "xx"}
 """For print."""
@@ -32,9 +40,19 @@ BASELINES = {
 }
 """What predicts truth without a probe, as probe_scores.csv names it, in words."""
 
-RULES = {"plain": "plain rule", "corrected": "corrected rule", "cross-fitted": "cross-fitted rule"}
+RULES = {
+    "plain": "plain rule",
+    "corrected": "corrected rule",
+    "cross-fitted": "cross-fitted rule",
+}
 """The rules by which items are assigned to a group, in the order in which they are shown."""
-_NAMES = {"popqa": "PopQA", "triviaqa": "TriviaQA", "hotpotqa": "HotpotQA", "nq": "NQ", "atlas": "Atlas"}
+_NAMES = {
+    "popqa": "PopQA",
+    "triviaqa": "TriviaQA",
+    "hotpotqa": "HotpotQA",
+    "nq": "NQ",
+    "atlas": "Atlas",
+}
 
 _FIXED = {
     "popqa": ("#2b83e6", "o"),  # blue
@@ -63,5 +81,7 @@ def display_name(dataset: str) -> str:
 def dataset_styles(datasets: Sequence[str]) -> dict[str, DatasetStyle]:
     """Colour and marker of every dataset, in order; unknown ones share the other colours among themselves."""
     unknown = [name for name in datasets if name not in _FIXED]
-    looks = {name: _OTHERS[number % len(_OTHERS)] for number, name in enumerate(unknown)} | _FIXED
+    looks = {
+        name: _OTHERS[number % len(_OTHERS)] for number, name in enumerate(unknown)
+    } | _FIXED
     return {name: DatasetStyle(*looks[name]) for name in datasets}

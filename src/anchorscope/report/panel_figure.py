@@ -33,13 +33,31 @@ from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.errors import UserError
 from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.progress import Progress
-from anchorscope.report.findings import Findings, Where, datasets_in, row_estimate, select
-from anchorscope.report.palette import GROUPS, INK, Q_ANCHORED, QUIET_INK, DatasetStyle, dataset_styles, display_name
+from anchorscope.report.findings import (
+    Findings,
+    Where,
+    datasets_in,
+    row_estimate,
+    select,
+)
+from anchorscope.report.palette import (
+    GROUPS,
+    INK,
+    Q_ANCHORED,
+    QUIET_INK,
+    DatasetStyle,
+    dataset_styles,
+    display_name,
+)
 from anchorscope.report.reading import finite
 from anchorscope.stats.curves import FEWEST_GROUPS
 from anchorscope.stats.estimate import Estimate
 
-STYLE = dict(matplotlib.rc_params_from_file(Path(__file__).with_name("figure.mplstyle"), use_default_template=False))
+STYLE = dict(
+    matplotlib.rc_params_from_file(
+        Path(__file__).with_name("figure.mplstyle"), use_default_template=False
+    )
+)
 """How every figure looks, for page, print and notebook."""
 # A date or a version in a file would make two equal runs differ.
 _METADATA: dict[str, dict[str, Any]] = {
@@ -75,7 +93,10 @@ class ShownFigure(Figure):
             panels.append(
                 {
                     "title": axes.get_title(),
-                    "box": [round(share, 4) for share in (box.x0, 1 - box.y1, box.x1, 1 - box.y0)],
+                    "box": [
+                        round(share, 4)
+                        for share in (box.x0, 1 - box.y1, box.x1, 1 - box.y0)
+                    ],
                     "x": [round(end, 4) for end in axes.get_xlim()],
                     "of": axes.get_xlabel(),
                     "curves": [curve for mine, curve in self.curves if mine is axes],
@@ -85,13 +106,24 @@ class ShownFigure(Figure):
 
 
 def note_curve(
-    axes: Axes, name: str, colour: str, x: Iterable[float], y: Sequence[float | None], *ends: Sequence[float | None]
+    axes: Axes,
+    name: str,
+    colour: str,
+    x: Iterable[float],
+    y: Sequence[float | None],
+    *ends: Sequence[float | None],
 ) -> None:
     """Keep a line's numbers with its figure; `ends` are the lower and upper ones of its interval."""
     if name and isinstance(axes.figure, ShownFigure):
         lists = [[_rounded(value) for value in values] for values in (y, *ends)]
-        curve = {"name": name, "colour": to_hex(colour), "x": [_rounded(value) for value in x]}
-        axes.figure.curves.append((axes, curve | dict(zip(("y", "low", "high"), lists, strict=False))))
+        curve = {
+            "name": name,
+            "colour": to_hex(colour),
+            "x": [_rounded(value) for value in x],
+        }
+        axes.figure.curves.append(
+            (axes, curve | dict(zip(("y", "low", "high"), lists, strict=False)))
+        )
 
 
 def _rounded(value: float | None) -> float | None:
@@ -105,7 +137,9 @@ def write_figure(figure: Figure, target: Path | BinaryIO, kind: str) -> None:
     """Write a figure as a picture."""
     metadata = _METADATA[kind]
     if kind == "svg" and isinstance(figure, ShownFigure) and figure.curves:
-        metadata = metadata | {"Description": json.dumps(figure.values(), separators=(",", ":"))}
+        metadata = metadata | {
+            "Description": json.dumps(figure.values(), separators=(",", ":"))
+        }
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         # A model's name may use letters that the font lacks: a box in a title is no reason to fail a run.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -142,9 +176,15 @@ def canvas(
     tall = max(_LOWEST_PANEL, min(height, _TALLEST / max(1, n_rows) - _BETWEEN_ROWS))
     width = _LEFT + labels + sum(widths) + (len(widths) - 1) * gap + _RIGHT
     longest = max((len(str(handle.get_label())) for handle in handles), default=1)
-    columns = max(1, min(legend_columns, len(handles), int(width / (0.5 + 0.062 * longest))))
+    columns = max(
+        1, min(legend_columns, len(handles), int(width / (0.5 + 0.062 * longest)))
+    )
     legend_rows = math.ceil(len(handles) / columns)
-    lines = [line for note in notes for line in textwrap.wrap(note, int((width - _LEFT) * _LETTERS_PER_INCH))]
+    lines = [
+        line
+        for note in notes
+        for line in textwrap.wrap(note, int((width - _LEFT) * _LETTERS_PER_INCH))
+    ]
     under = legend_rows * _LEGEND_ROW + 0.06 + len(lines) * _NOTE_ROW + _EDGE
     whole = _TITLE + n_rows * tall + (n_rows - 1) * _BETWEEN_ROWS + _X_LABEL + under
     figure = ShownFigure(figsize=(width, whole))
@@ -154,10 +194,22 @@ def canvas(
         rows.append([])
         for column, wide in enumerate(widths):
             left = _LEFT + labels + sum(widths[:column]) + column * gap
-            rows[row].append(figure.add_axes((left / width, bottom / whole, wide / width, tall / whole)))
-    short = textwrap.shorten(title, _LONGEST_TITLE, placeholder=" …") if len(title) > _LONGEST_TITLE else title
-    size = min(12.0, 0.94 * width * 72 / (0.68 * max(1, len(short))))  # a bold letter is about 0.68 of its size wide
-    figure.suptitle(short, y=1 - 0.10 / whole, va="top", fontsize=size, fontweight="bold", color=INK)
+            rows[row].append(
+                figure.add_axes(
+                    (left / width, bottom / whole, wide / width, tall / whole)
+                )
+            )
+    short = (
+        textwrap.shorten(title, _LONGEST_TITLE, placeholder=" …")
+        if len(title) > _LONGEST_TITLE
+        else title
+    )
+    size = min(
+        12.0, 0.94 * width * 72 / (0.68 * max(1, len(short)))
+    )  # a bold letter is about 0.68 of its size wide
+    figure.suptitle(
+        short, y=1 - 0.10 / whole, va="top", fontsize=size, fontweight="bold", color=INK
+    )
     if handles:
         figure.legend(
             handles=_ordered_by_rows(handles, columns),
@@ -170,7 +222,14 @@ def canvas(
         )
     top = under - legend_rows * _LEGEND_ROW - 0.06
     for number, line in enumerate(lines):
-        figure.text(_LEFT / width, (top - number * _NOTE_ROW) / whole, line, fontsize=7.6, color=QUIET_INK, va="top")
+        figure.text(
+            _LEFT / width,
+            (top - number * _NOTE_ROW) / whole,
+            line,
+            fontsize=7.6,
+            color=QUIET_INK,
+            va="top",
+        )
     return figure, rows
 
 
@@ -179,7 +238,11 @@ def _ordered_by_rows(handles: Sequence[Artist], columns: int) -> list[Artist]:
     rows = math.ceil(len(handles) / columns)
     full = len(handles) - (rows - 1) * columns  # columns that reach the last row
     depths = [rows if column < full else rows - 1 for column in range(columns)]
-    return [handles[row * columns + column] for column, depth in enumerate(depths) for row in range(depth)]
+    return [
+        handles[row * columns + column]
+        for column, depth in enumerate(depths)
+        for row in range(depth)
+    ]
 
 
 # What panels have in common
@@ -195,20 +258,38 @@ def layer_axis(axes: Axes, n_layers: int) -> None:
 
 def empty_panel(axes: Axes, text: str) -> None:
     """Say in the panel that there is nothing to draw."""
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=QUIET_INK, fontsize=9)
+    axes.text(
+        0.5,
+        0.5,
+        text,
+        transform=axes.transAxes,
+        ha="center",
+        va="center",
+        color=QUIET_INK,
+        fontsize=9,
+    )
 
 
 _MARK_ROW = 0.034  # height of one row of l* ticks, as a share of the panel
 
 
-def mark_reference(axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]) -> None:
+def mark_reference(
+    axes: Axes, layers: Mapping[str, Sequence[int]], styles: Mapping[str, DatasetStyle]
+) -> None:
     """A short tick at the foot of the panel for the l* of every fold, one row of ticks per dataset."""
     several = len(styles) > 1
     for row, (dataset, colours) in enumerate(styles.items()):
         for layer in sorted(set(layers.get(dataset, ()))):
             colour = colours.colour if several else INK
             foot = _MARK_ROW * row
-            axes.axvline(layer, ymin=foot, ymax=foot + 0.84 * _MARK_ROW, color=colour, linewidth=2.2, zorder=4)
+            axes.axvline(
+                layer,
+                ymin=foot,
+                ymax=foot + 0.84 * _MARK_ROW,
+                color=colour,
+                linewidth=2.2,
+                zorder=4,
+            )
             axes.axvline(layer, color=colour, linewidth=0.6, alpha=0.22, zorder=1)
 
 
@@ -221,7 +302,16 @@ def reserve_mark_space(axes: Axes, n_datasets: int) -> None:
 
 def reference_handle(label: str = "Reference layer l* of a fold") -> Line2D:
     """Legend entry of the reference layers."""
-    return Line2D([], [], color=INK, linestyle="none", marker="|", markersize=9, markeredgewidth=2.2, label=label)
+    return Line2D(
+        [],
+        [],
+        color=INK,
+        linestyle="none",
+        marker="|",
+        markersize=9,
+        markeredgewidth=2.2,
+        label=label,
+    )
 
 
 # Panels
@@ -249,8 +339,17 @@ class Place:
 def _group_style(group: str, colours: DatasetStyle) -> dict[str, Any]:
     """Q-Anchored filled, A-Anchored open, so that the groups differ in grey as well."""
     face, marker = (colours.colour, "o") if group == Q_ANCHORED else ("white", "s")
-    edge = {"markerfacecolor": face, "markeredgecolor": colours.colour, "markeredgewidth": 1.1}
-    return {"color": colours.colour, "marker": marker, "markersize": 4.6, "linewidth": 1.5} | edge
+    edge = {
+        "markerfacecolor": face,
+        "markeredgecolor": colours.colour,
+        "markeredgewidth": 1.1,
+    }
+    return {
+        "color": colours.colour,
+        "marker": marker,
+        "markersize": 4.6,
+        "linewidth": 1.5,
+    } | edge
 
 
 GROUP_MARKS: dict[str, Look] = {group: partial(_group_style, group) for group in GROUPS}
@@ -296,14 +395,23 @@ class Forest:
             if row[self.down] in names and row[self.by] in marks:
                 aside = self.offset * (marks.index(row[self.by]) - (len(marks) - 1) / 2)
                 style = _style_in(self.marks[row[self.by]], place.colours)
-                _draw_mark(axes, names.index(row[self.down]) + aside, row_estimate(row), style)
+                _draw_mark(
+                    axes, names.index(row[self.down]) + aside, row_estimate(row), style
+                )
                 has_marks = True
         axes.set_ylim(max(1, len(names)) - 0.4, -0.6)
-        axes.set_yticks(range(len(names)), [words if place.column == 0 else "" for words in self.lines.values()])
+        axes.set_yticks(
+            range(len(names)),
+            [words if place.column == 0 else "" for words in self.lines.values()],
+        )
         axes.tick_params(axis="y", length=0)
-        first = next((line for line, name in enumerate(names) if name in self.set_apart), 0)
+        first = next(
+            (line for line, name in enumerate(names) if name in self.set_apart), 0
+        )
         if first:
-            axes.axhline(first - 0.5, color="#9a9a9a", linewidth=0.8, linestyle=(0, (4.0, 2.5)))
+            axes.axhline(
+                first - 0.5, color="#9a9a9a", linewidth=0.8, linestyle=(0, (4.0, 2.5))
+            )
         axes.margins(x=0.08)
         axes.locator_params(axis="x", nbins=5)
         axes.set_xlabel(self.label)
@@ -316,7 +424,12 @@ class Forest:
     def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
         """One per kind of mark."""
         return [
-            Line2D([], [], label=value, **(_style_in(look, colours) | {"linestyle": "none"}))
+            Line2D(
+                [],
+                [],
+                label=value,
+                **(_style_in(look, colours) | {"linestyle": "none"}),
+            )
             for value, look in self.marks.items()
         ]
 
@@ -325,7 +438,13 @@ def _draw_mark(axes: Axes, y: float, estimate: Estimate, style: Style) -> None:
     """A value with its interval, where both ends are finite."""
     if math.isfinite(estimate.ci_low) and math.isfinite(estimate.ci_high):
         width = style.get("linewidth", 1.4)
-        axes.plot([estimate.ci_low, estimate.ci_high], [y, y], color=style["color"], zorder=2.5, linewidth=width)
+        axes.plot(
+            [estimate.ci_low, estimate.ci_high],
+            [y, y],
+            color=style["color"],
+            zorder=2.5,
+            linewidth=width,
+        )
     axes.plot([estimate.value], [y], zorder=3, **{**style, "linestyle": "none"})
 
 
@@ -367,11 +486,17 @@ class Lines:
         if self.null is not None:
             axes.axhline(self.null, color="#555555", linewidth=0.8, zorder=1.5)
         if place.reference_layers:
-            mark_reference(axes, {place.dataset: place.reference_layers}, {place.dataset: place.colours})
+            mark_reference(
+                axes,
+                {place.dataset: place.reference_layers},
+                {place.dataset: place.colours},
+            )
         for series in self.series:
             mine = select(rows, **series.where)
             if mine.height:
-                self._draw_series(axes, mine, series, _style_in(series.style, place.colours))
+                self._draw_series(
+                    axes, mine, series, _style_in(series.style, place.colours)
+                )
         if not rows.height:
             empty_panel(axes, self.empty)
         if self.over_layers:
@@ -384,16 +509,29 @@ class Lines:
         if self.finish:
             self.finish(axes, rows, place)
 
-    def _draw_series(self, axes: Axes, rows: pl.DataFrame, series: Series, style: dict[str, Any]) -> None:
+    def _draw_series(
+        self, axes: Axes, rows: pl.DataFrame, series: Series, style: dict[str, Any]
+    ) -> None:
         kind, style = series.kind, {"zorder": 3} | style
-        groups = pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
+        groups = (
+            pl.coalesce("n_groups", "n") if "n_groups" in rows.columns else pl.col("n")
+        )
         if kind == "band" and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS:
             kind = "none"  # a band of so few items would say more than is known
             style |= {"linewidth": 1.1, "linestyle": ":", "marker": ""}
-        if self.x == "layer" and kind != "level":  # a line is broken where a layer has no number
+        if (
+            self.x == "layer" and kind != "level"
+        ):  # a line is broken where a layer has no number
             layers = rows["layer"].cast(pl.Int64).to_list()
-            every = pl.DataFrame({"layer": range(min(layers), max(layers) + 1)}, schema={"layer": pl.Int64})
-            rows = every.join(rows.with_columns(pl.col("layer").cast(pl.Int64)), on="layer", how="left")
+            every = pl.DataFrame(
+                {"layer": range(min(layers), max(layers) + 1)},
+                schema={"layer": pl.Int64},
+            )
+            rows = every.join(
+                rows.with_columns(pl.col("layer").cast(pl.Int64)),
+                on="layer",
+                how="left",
+            )
         rows = rows.sort(self.x)
         x, y = rows[self.x].to_numpy(), rows[self.y].to_numpy()
         if kind == "level":
@@ -402,20 +540,41 @@ class Lines:
             return
         axes.plot(x, y, **style)
         columns = ("ci_low", "ci_high") if kind == "band" else ()
-        ends = [rows[end].cast(pl.Float64).fill_null(math.nan).to_numpy() for end in columns]
-        note_curve(axes, series.label, style["color"], x.tolist(), rows[self.y].to_list(), *map(list, ends))
+        ends = [
+            rows[end].cast(pl.Float64).fill_null(math.nan).to_numpy() for end in columns
+        ]
+        note_curve(
+            axes,
+            series.label,
+            style["color"],
+            x.tolist(),
+            rows[self.y].to_list(),
+            *map(list, ends),
+        )
         if kind in ("area", "band"):
-            axes.fill_between(x, *(ends or (0.0, y)), color=style["color"], alpha=0.16, linewidth=0)
+            axes.fill_between(
+                x, *(ends or (0.0, y)), color=style["color"], alpha=0.16, linewidth=0
+            )
         if kind == "bars":
-            for at, low, high in rows.select(self.x, "ci_low", "ci_high").drop_nulls().iter_rows():
-                axes.plot([at, at], [low, high], color=style["color"], linewidth=1.3, zorder=2.5)
+            for at, low, high in (
+                rows.select(self.x, "ci_low", "ci_high").drop_nulls().iter_rows()
+            ):
+                axes.plot(
+                    [at, at],
+                    [low, high],
+                    color=style["color"],
+                    linewidth=1.3,
+                    zorder=2.5,
+                )
 
     def handles(self, data: pl.DataFrame, colours: DatasetStyle) -> Sequence[Artist]:
         """One per series with a label that has rows."""
         return [
             Line2D([], [], label=series.label, **_style_in(series.style, colours))
             for series in self.series
-            if series.in_legend and series.label and select(data, **self.where, **series.where).height
+            if series.in_legend
+            and series.label
+            and select(data, **self.where, **series.where).height
         ]
 
 
@@ -468,8 +627,20 @@ class ChartSpec:
         data = self.rows(findings)
         names = datasets_in(findings, data)
         absent = [display_name(name) for name in findings.datasets if name not in names]
-        notes = (self.note, f"Not measured here: {', '.join(absent)}.") if absent else (self.note,)
-        return ExperimentFigure(data, notes, self, findings.model, findings.n_layers, names, findings.reference_layers)
+        notes = (
+            (self.note, f"Not measured here: {', '.join(absent)}.")
+            if absent
+            else (self.note,)
+        )
+        return ExperimentFigure(
+            data,
+            notes,
+            self,
+            findings.model,
+            findings.n_layers,
+            names,
+            findings.reference_layers,
+        )
 
 
 @dataclass(frozen=True)
@@ -501,7 +672,9 @@ class ExperimentFigure:
     def save(self, folder: Path) -> None:
         """Write figures/NAME with every format of its own, and NAME.csv, into the folder."""
         target = folder / "figures"
-        target.mkdir(exist_ok=True)  # a folder that went away while figures were drawn is not made again
+        target.mkdir(
+            exist_ok=True
+        )  # a folder that went away while figures were drawn is not made again
         figure = self.plot()
         for kind in self.chart.formats:
             write_figure(figure, target / f"{self.name}.{kind}", kind)
@@ -513,9 +686,13 @@ class ExperimentFigure:
             kind = target.suffix.removeprefix(".").lower()
             if kind not in FORMATS:
                 endings = ", .".join(FORMATS)
-                raise UserError(f"A figure can't be written as {target.name!r}; end the name with .{endings}.")
+                raise UserError(
+                    f"A figure can't be written as {target.name!r}; end the name with .{endings}."
+                )
             if not target.parent.is_dir():
-                raise UserError(f"There is no folder {str(target.parent)!r} for the figure; make it first.")
+                raise UserError(
+                    f"There is no folder {str(target.parent)!r} for the figure; make it first."
+                )
         if kind == "csv":
             self.data.write_csv(target)
         else:
@@ -525,7 +702,10 @@ class ExperimentFigure:
         """All panels, in the places that `_rows_of_panels` gives them."""
         chart, panels = self.chart, list(self.chart.panels(self.data))
         rows = self._rows_of_panels(len(panels))
-        height, labels = (inches(self.data) if callable(inches) else inches for inches in (chart.height, chart.labels))
+        height, labels = (
+            inches(self.data) if callable(inches) else inches
+            for inches in (chart.height, chart.labels)
+        )
         widths = [panel.width for panel in panels]
         figure, axes_rows = canvas(
             ": ".join(filter(None, (self.model, chart.title))),
@@ -542,7 +722,13 @@ class ExperimentFigure:
         for axes_row, row in zip(axes_rows, rows, strict=True):
             for axes, place in zip(axes_row, row, strict=False):
                 panel = panels[place.column if len(panels) > 1 else 0]
-                panel.draw(axes, select(self.data, **{chart.by: place.dataset}) if chart.by else self.data, place)
+                panel.draw(
+                    axes,
+                    select(self.data, **{chart.by: place.dataset})
+                    if chart.by
+                    else self.data,
+                    place,
+                )
                 title = (chart.dataset_words(place.dataset), panel.title)
                 axes.set_title(": ".join(filter(None, title)), fontsize=9)
                 every.append(axes)
@@ -551,7 +737,9 @@ class ExperimentFigure:
         if chart.share:  # one scale for panels that are there to be compared
             ends = [getattr(axes, f"get_{chart.share}lim")() for axes in every]
             for axes in every:
-                getattr(axes, f"set_{chart.share}lim")(min(low for low, _ in ends), max(high for _, high in ends))
+                getattr(axes, f"set_{chart.share}lim")(
+                    min(low for low, _ in ends), max(high for _, high in ends)
+                )
         if chart.marks_reference:
             for axes in every:
                 reserve_mark_space(axes, 1)
@@ -561,26 +749,43 @@ class ExperimentFigure:
         """Which dataset and panel stands where; datasets with one panel each stand side by side."""
         colours = dataset_styles(self.datasets)
         layers = self.reference_layers if self.chart.marks_reference else {}
-        about = [(name, colours[name], self.n_layers, tuple(layers.get(name, ()))) for name in self.datasets]
+        about = [
+            (name, colours[name], self.n_layers, tuple(layers.get(name, ())))
+            for name in self.datasets
+        ]
         if n_panels > 1:
-            return [[Place(*whose, column) for column in range(n_panels)] for whose in about]
+            return [
+                [Place(*whose, column) for column in range(n_panels)] for whose in about
+            ]
         across = math.ceil(len(about) / math.ceil(len(about) / self.chart.side_by_side))
         rows = [about[first : first + across] for first in range(0, len(about), across)]
-        return [[Place(*whose, column) for column, whose in enumerate(row)] for row in rows]
+        return [
+            [Place(*whose, column) for column, whose in enumerate(row)] for row in rows
+        ]
 
     def _handles(self, panels: Sequence[Panel]) -> list[Artist]:
         """The legend's entries of all panels, each label once."""
         styles = list(dataset_styles(self.datasets).values())
-        style = styles[0] if len(styles) == 1 else DatasetStyle(INK, "o")  # of several, panel titles name the dataset
+        style = (
+            styles[0] if len(styles) == 1 else DatasetStyle(INK, "o")
+        )  # of several, panel titles name the dataset
         handles: dict[str, Artist] = {}
         for panel in panels:
             for handle in panel.handles(self.data, style):
                 handles.setdefault(str(handle.get_label()), handle)
-        more = self.chart.more_handles(self.data, style) if self.chart.more_handles else ()
-        return [*handles.values(), *more, *([reference_handle()] if self.chart.marks_reference else ())]
+        more = (
+            self.chart.more_handles(self.data, style) if self.chart.more_handles else ()
+        )
+        return [
+            *handles.values(),
+            *more,
+            *([reference_handle()] if self.chart.marks_reference else ()),
+        ]
 
 
-def save_all(figures: Sequence[ExperimentFigure], out: Path, progress: Progress) -> None:
+def save_all(
+    figures: Sequence[ExperimentFigure], out: Path, progress: Progress
+) -> None:
     """Save every figure into the folder."""
     progress.start("figures", len(figures))
     for figure in figures:
@@ -595,7 +800,23 @@ def catalogued_sections() -> list[Any]:
     A plug-in that can't be used has none: a run that asked for it has refused it already.
     """
     entries = sorted(EXPERIMENTS.values(), key=lambda entry: entry.order)
-    homes = dict.fromkeys(entry.section for entry in entries if entry.section is not None)
-    own = [getattr(import_module(home.partition(":")[0]), home.partition(":")[2]) for home in homes]
-    plugins = [load(plugin) for plugin in plugins_of("experiments").values() if problem(plugin) is None]
-    return [*own, *(experiment.section for experiment in plugins if experiment.section is not None)]
+    homes = dict.fromkeys(
+        entry.section for entry in entries if entry.section is not None
+    )
+    own = [
+        getattr(import_module(home.partition(":")[0]), home.partition(":")[2])
+        for home in homes
+    ]
+    plugins = [
+        load(plugin)
+        for plugin in plugins_of("experiments").values()
+        if problem(plugin) is None
+    ]
+    return [
+        *own,
+        *(
+            experiment.section
+            for experiment in plugins
+            if experiment.section is not None
+        ),
+    ]

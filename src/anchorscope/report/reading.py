@@ -19,7 +19,12 @@ Standing = Literal["tested", "control", "description"]
 """An answer to the question (p-values corrected together), a control, or a description."""
 EVIDENCE = "share of the evidence"
 """The unit of a share."""
-MARKS: dict[Verdict, str] = {"yes": "✓", "no": "✗", "inconclusive": "?", "not measured": "–"}
+MARKS: dict[Verdict, str] = {
+    "yes": "✓",
+    "no": "✗",
+    "inconclusive": "?",
+    "not measured": "–",
+}
 """A verdict as one sign."""
 
 
@@ -79,8 +84,15 @@ class Reading:
         number = self.estimate or Estimate(math.nan, math.nan, math.nan, 0, "")
         layers = {"failing_layers": self.failing, "doubtful_layers": self.doubtful}
         return {
-            **{name: value for name, value in vars(self).items() if name not in _NOT_RECORDED},
-            **{name: None if some is None else list(some) for name, some in layers.items()},
+            **{
+                name: value
+                for name, value in vars(self).items()
+                if name not in _NOT_RECORDED
+            },
+            **{
+                name: None if some is None else list(some)
+                for name, some in layers.items()
+            },
             "text": self.text,
             "value": finite(number.value),
             "ci_low": finite(number.ci_low),
@@ -125,11 +137,22 @@ def readings_table(readings: Sequence[Reading], *, subjects: bool) -> Table:
     return Table(("check", "claim and numbers", "verdict"), rows, 3)
 
 
-def verdicts_table(readings: Sequence[Reading], datasets: Sequence[str | None]) -> Table:
+def verdicts_table(
+    readings: Sequence[Reading], datasets: Sequence[str | None]
+) -> Table:
     """A row per check, with each dataset's verdict and number; None is the mean of all datasets."""
     cells: dict[str, dict[str | None, str]] = {}
     for reading in readings:
-        cell = NOTHING if reading.value == NOTHING else f"{MARKS[reading.verdict]} {reading.value}"
+        cell = (
+            NOTHING
+            if reading.value == NOTHING
+            else f"{MARKS[reading.verdict]} {reading.value}"
+        )
         cells.setdefault(capitalised(reading.statement), {})[reading.dataset] = cell
-    rows = tuple((claim, *(cells[claim].get(name, NOTHING) for name in datasets)) for claim in cells)
-    return Table(("check", *(display_name(name) if name else "mean" for name in datasets)), rows)
+    rows = tuple(
+        (claim, *(cells[claim].get(name, NOTHING) for name in datasets))
+        for claim in cells
+    )
+    return Table(
+        ("check", *(display_name(name) if name else "mean" for name in datasets)), rows
+    )

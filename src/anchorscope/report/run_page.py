@@ -26,11 +26,25 @@ from anchorscope.report.findings import (
     truth_readers,
 )
 from anchorscope.report.items import item_table
-from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_json, write_sections_page
+from anchorscope.report.page import (
+    Section,
+    SectionFigure,
+    SectionsPage,
+    filled,
+    write_json,
+    write_sections_page,
+)
 from anchorscope.report.palette import BASELINES, display_name
 from anchorscope.report.panel_figure import catalogued_sections, save_all
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
-from anchorscope.report.wording import Table, as_percent, count, estimate, listing, shown
+from anchorscope.report.wording import (
+    Table,
+    as_percent,
+    count,
+    estimate,
+    listing,
+    shown,
+)
 from anchorscope.stats.estimate import Estimate
 
 POSITION_NOTES = {
@@ -45,7 +59,9 @@ WRONG_TRUE, WRONG_FALSE = 0.044, 0.014
 they had not seen (docs/grading.md)."""
 
 
-def write_all(findings: Findings, out: Path, progress: Progress | None = None, report: bool = True) -> list[Reading]:
+def write_all(
+    findings: Findings, out: Path, progress: Progress | None = None, report: bool = True
+) -> list[Reading]:
     """Write observations.json and answer.json and, with `report`, figures, report.md and report.html."""
     out.mkdir(parents=True, exist_ok=True)
     readings = read(findings)
@@ -64,7 +80,11 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         _charts_section(findings, readings),
         _trust_section(findings, readings, card),
         Section("items", "Items", live="item-table"),
-        *([Section("further", "Further evidence", (_FURTHER,), more=tuple(further))] if further else []),
+        *(
+            [Section("further", "Further evidence", (_FURTHER,), more=tuple(further))]
+            if further
+            else []
+        ),
         _methods_section(findings, readings),
         Section("repeat", "Repeat", code=findings.command),
     ]
@@ -74,7 +94,11 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         card,
         (),
         sections,
-        (SectionFigure("delta_p", _DELTA_P, "", title="The paper's chart", narrow=True),),
+        (
+            SectionFigure(
+                "delta_p", _DELTA_P, "", title="The paper's chart", narrow=True
+            ),
+        ),
         findings.model,
     )
     write_sections_page(page, out, "report", {"item-data": item_table(findings)})
@@ -107,29 +131,53 @@ def _texts(findings: Findings, readings: Iterable[Reading], *claims: str) -> str
     numbers: dict[str, list[str]] = {}
     for reading in readings:
         if reading.claim in claims:
-            name = f"{display_name(reading.dataset or '')}: " if len(findings.datasets) > 1 else ""
+            name = (
+                f"{display_name(reading.dataset or '')}: "
+                if len(findings.datasets) > 1
+                else ""
+            )
             numbers.setdefault(reading.sentence, []).append(f"{name}{reading.numbers}")
-    return " ".join(f"{sentence} ({'; '.join(each)})." for sentence, each in numbers.items())
+    return " ".join(
+        f"{sentence} ({'; '.join(each)})." for sentence, each in numbers.items()
+    )
 
 
 def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
     has_parts, single = has_shares(findings), len(findings.datasets) == 1
-    parts = SectionFigure(EVIDENCE_PARTS.name, EVIDENCE_PARTS.alt, EVIDENCE_PARTS.caption, narrow=single)
+    parts = SectionFigure(
+        EVIDENCE_PARTS.name, EVIDENCE_PARTS.alt, EVIDENCE_PARTS.caption, narrow=single
+    )
     corrected = "The same chart, with the shift that all verdicts share removed"
     return Section(
         "chart",
         "How to read the charts",
-        (*((_PARTS,) if has_parts else ()), _LINES, f"{_CAUTION} {_texts(findings, readings, 'sorts_by_label')}"),
+        (
+            *((_PARTS,) if has_parts else ()),
+            _LINES,
+            f"{_CAUTION} {_texts(findings, readings, 'sorts_by_label')}",
+        ),
         figures=(
             *((parts,) if has_parts else ()),
-            SectionFigure("delta_p_corrected", corrected, "ΔP corrected for the common shift.", narrow=True),
+            SectionFigure(
+                "delta_p_corrected",
+                corrected,
+                "ΔP corrected for the common shift.",
+                narrow=True,
+            ),
         ),
     )
 
 
-def _trust_section(findings: Findings, readings: Sequence[Reading], card: AnswerCard) -> Section:
+def _trust_section(
+    findings: Findings, readings: Sequence[Reading], card: AnswerCard
+) -> Section:
     single = len(findings.datasets) == 1
-    checks = [reading for standing in ("tested", "control") for reading in readings if reading.standing == standing]
+    checks = [
+        reading
+        for standing in ("tested", "control")
+        for reading in readings
+        if reading.standing == standing
+    ]
     each = readings_table(checks, subjects=not single)
     tests = Section(
         "checks",
@@ -139,15 +187,23 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
             "layers, those of ΔP at every layer with a joint band.",
         ),
         filled(("", each if single else verdicts_table(checks, findings.datasets))),
-        more=() if single else (Section("", "Each with its numbers", (), filled(("", each))),),
+        more=()
+        if single
+        else (Section("", "Each with its numbers", (), filled(("", each))),),
     )
-    share = filled(("The parts over the band, and under every control", share_table(findings)))
+    share = filled(
+        ("The parts over the band, and under every control", share_table(findings))
+    )
     numbers = "The numbers: probes and baselines, before and after the cut"
     folds = "Every fold at its own reference layer, chosen on the other folds; probes that see less in half splits."
     probes = Section(
         "probes",
         "Is the probe any good, and what survives the cut?",
-        figures=(SectionFigure(PROBE_AUC.name, PROBE_AUC.alt, PROBE_AUC.caption, narrow=single),),
+        figures=(
+            SectionFigure(
+                PROBE_AUC.name, PROBE_AUC.alt, PROBE_AUC.caption, narrow=single
+            ),
+        ),
         more=(Section("", numbers, (folds,), filled(("", probe_table(findings)))),),
     )
     shift = (
@@ -156,14 +212,25 @@ def _trust_section(findings: Findings, readings: Sequence[Reading], card: Answer
     )
     parts = (
         tests,
-        *([Section("share", "The parts and their controls", (), share)] if has_shares(findings) else []),
+        *(
+            [Section("share", "The parts and their controls", (), share)]
+            if has_shares(findings)
+            else []
+        ),
         probes,
         Section("labels", "Are the labels right?", (label_words(findings),)),
         Section(
-            "sorting", "Does the paper's rule sort by label?", (shift + _texts(findings, readings, "towards_false"),)
+            "sorting",
+            "Does the paper's rule sort by label?",
+            (shift + _texts(findings, readings, "towards_false"),),
         ),
     )
-    return Section("trust", "Can I trust it?", tuple(f"{warning}." for warning in card.warnings), parts=parts)
+    return Section(
+        "trust",
+        "Can I trust it?",
+        tuple(f"{warning}." for warning in card.warnings),
+        parts=parts,
+    )
 
 
 def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section:
@@ -184,8 +251,15 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
         facts=findings.facts,
         more=(
             all_checks,
-            Section("", "From questions to items", (), filled(("", counts_table(findings)))),
-            Section("", "Methods paragraph and BibTeX, to copy", (methods_paragraph(findings),), code=bibtex(findings)),
+            Section(
+                "", "From questions to items", (), filled(("", counts_table(findings)))
+            ),
+            Section(
+                "",
+                "Methods paragraph and BibTeX, to copy",
+                (methods_paragraph(findings),),
+                code=bibtex(findings),
+            ),
         ),
     )
 
@@ -193,8 +267,13 @@ def _methods_section(findings: Findings, readings: Sequence[Reading]) -> Section
 def experiment_sections(findings: Findings) -> list[Section]:
     """The sections of the experiments that were made, and what could not be."""
     made = [spec.section(findings) for spec in catalogued_sections()]
-    reasons = findings.unavailable.select(pl.col("dataset", "experiment", "reason").fill_null("–"))
-    rows = tuple((display_name(dataset), experiment, reason) for dataset, experiment, reason in reasons.iter_rows())
+    reasons = findings.unavailable.select(
+        pl.col("dataset", "experiment", "reason").fill_null("–")
+    )
+    rows = tuple(
+        (display_name(dataset), experiment, reason)
+        for dataset, experiment, reason in reasons.iter_rows()
+    )
     if rows:
         checks = "1 check is" if len(rows) == 1 else f"{len(rows)} checks are"
         answer = f"{checks} not available on this model and these questions."
@@ -206,7 +285,9 @@ def experiment_sections(findings: Findings) -> list[Section]:
 def run_line(findings: Findings) -> str:
     """What was run: how many questions, how many answers are used, and what evidence and key words are."""
     names = listing([display_name(dataset) for dataset in findings.datasets])
-    asked, used, true = (count(_total(findings, column)) for column in ("asked", "used", "used_true"))
+    asked, used, true = (
+        count(_total(findings, column)) for column in ("asked", "used", "used_true")
+    )
     return (
         f"{findings.model}: {asked} questions ({names}); {used} answers are used, {true} of them true. Evidence is the "
         f"log-odds of truth that a linear probe reads from the model's states ({findings.site} output, position "
@@ -217,7 +298,9 @@ def run_line(findings: Findings) -> str:
 
 def label_words(findings: Findings) -> str:
     """What wrong labels would do to the numbers."""
-    asked, supplied = (_total(findings, column) or 0 for column in ("asked", "supplied_labels"))
+    asked, supplied = (
+        _total(findings, column) or 0 for column in ("asked", "supplied_labels")
+    )
     graded = (
         f"Labels are graded by rules; of answers checked by hand, {as_percent(WRONG_TRUE)} of those called true and "
         f"{as_percent(WRONG_FALSE)} of those called false were wrong."
@@ -227,7 +310,11 @@ def label_words(findings: Findings) -> str:
 
 
 def _total(findings: Findings, column: str) -> int | None:
-    return int(findings.counts[column].sum()) if column in findings.counts.columns else None
+    return (
+        int(findings.counts[column].sum())
+        if column in findings.counts.columns
+        else None
+    )
 
 
 # Tables
@@ -235,9 +322,13 @@ def _total(findings: Findings, column: str) -> int | None:
 
 def counts_table(findings: Findings) -> Table:
     """What became of the questions."""
-    _, *names = columns = findings.counts.select("dataset", pl.exclude("dataset")).columns
+    _, *names = columns = findings.counts.select(
+        "dataset", pl.exclude("dataset")
+    ).columns
     rows = findings.counts.select(columns).iter_rows()
-    cells = tuple((display_name(dataset), *map(count, values)) for dataset, *values in rows)
+    cells = tuple(
+        (display_name(dataset), *map(count, values)) for dataset, *values in rows
+    )
     return Table(("dataset", *(name.replace("_", " ") for name in names)), cells)
 
 
@@ -248,30 +339,62 @@ def share_table(findings: Findings) -> Table:
         for cut, words in ({"knockout": "key words hidden"} | CONTROLS).items():
             shares = [share_at(findings, dataset, cut, part) for part in PARTS | NEEDS]
             if any(shares):
-                name = f"{display_name(dataset)}, layers {band_layers(findings, dataset)}"
-                rows.append((name, words, *(shown(share, estimate) for share in shares)))
+                name = (
+                    f"{display_name(dataset)}, layers {band_layers(findings, dataset)}"
+                )
+                rows.append(
+                    (name, words, *(shown(share, estimate) for share in shares))
+                )
     return Table(("dataset", "cut", *(PARTS | NEEDS).values()), tuple(rows), 2)
 
 
 def probe_table(findings: Findings) -> Table:
     """AUC of the probes, every fold at its own l*, of everything simpler, and under the cuts at the headline site."""
-    sites, own = findings.probe_scores.filter(pl.col("kind") == "transfer")["site"], findings.site
-    readers = {dataset: truth_readers(findings, dataset) for dataset in findings.datasets}
-    simpler = dict.fromkeys(name for by_name in readers.values() for name in by_name if name != PROBE)
+    sites, own = (
+        findings.probe_scores.filter(pl.col("kind") == "transfer")["site"],
+        findings.site,
+    )
+    readers = {
+        dataset: truth_readers(findings, dataset) for dataset in findings.datasets
+    }
+    simpler = dict.fromkeys(
+        name for by_name in readers.values() for name in by_name if name != PROBE
+    )
     nested = partial(nested_auc, findings)
     areas: dict[str, Callable[..., Estimate | None]] = {
-        **{f"probe at {site}": partial(nested, site=site) for site in sorted(sites.drop_nulls().unique())},
+        **{
+            f"probe at {site}": partial(nested, site=site)
+            for site in sorted(sites.drop_nulls().unique())
+        },
         f"probe at {own}, and confidence": partial(nested, kind="nested+confidence"),
-        f"probe at {own}, within relations": partial(nested, kind="nested-within-relation"),
-        **{f"baseline: {words}": partial(auc_of, findings, kind=kind) for kind, words in BASELINES.items()},
-        **{f"baseline: {name}": lambda dataset, name=name: readers[dataset].get(name) for name in simpler},
+        f"probe at {own}, within relations": partial(
+            nested, kind="nested-within-relation"
+        ),
+        **{
+            f"baseline: {words}": partial(auc_of, findings, kind=kind)
+            for kind, words in BASELINES.items()
+        },
+        **{
+            f"baseline: {name}": lambda dataset, name=name: readers[dataset].get(name)
+            for name in simpler
+        },
         "random words hidden, same probe": partial(nested, intervention="random"),
         "key words hidden, same probe": partial(nested, intervention="knockout"),
-        "key words hidden, probe trained again": partial(nested, intervention="knockout", kind="nested-refit"),
-        "the same with permuted labels: chance": partial(summary_of, findings, quantity="auc_permuted", group="refit"),
+        "key words hidden, probe trained again": partial(
+            nested, intervention="knockout", kind="nested-refit"
+        ),
+        "the same with permuted labels: chance": partial(
+            summary_of, findings, quantity="auc_permuted", group="refit"
+        ),
     }
     rows = (
-        (name, *(shown(area(dataset), lambda auc: estimate(auc, 3)) for dataset in findings.datasets))
+        (
+            name,
+            *(
+                shown(area(dataset), lambda auc: estimate(auc, 3))
+                for dataset in findings.datasets
+            ),
+        )
         for name, area in areas.items()
     )
     return Table(("AUC", *map(display_name, findings.datasets)), tuple(rows))
@@ -313,11 +436,16 @@ def methods_paragraph(findings: Findings) -> str:
 
 def bibtex(findings: Findings) -> str:
     """What to cite: the paper whose method this follows, and this program; CITATION.cff has the same."""
-    text = (files("anchorscope.report") / "templates" / "citation.bib").read_text(encoding="utf-8")
+    text = (files("anchorscope.report") / "templates" / "citation.bib").read_text(
+        encoding="utf-8"
+    )
     return text.rstrip().replace("VERSION", _version(findings) or "0.1.0")
 
 
 def _version(findings: Findings) -> str:
     """Of anchorscope, from the list of versions."""
     versions = findings.facts.get("versions", "").split(", ")
-    return next((text.split(" ", 1)[1] for text in versions if text.startswith("anchorscope ")), "")
+    return next(
+        (text.split(" ", 1)[1] for text in versions if text.startswith("anchorscope ")),
+        "",
+    )

@@ -74,7 +74,9 @@ CALIBRATED = 0.05
 TOSSED = 0.01
 """How far from 0.5 the mean AUROC may lie with labels tossed."""
 
-_IN_AN_INTERVAL = 2 * NormalDist().inv_cdf((1 + LEVEL) / 2)  # standard errors between its ends
+_IN_AN_INTERVAL = 2 * NormalDist().inv_cdf(
+    (1 + LEVEL) / 2
+)  # standard errors between its ends
 _COMBINED = "widest interval of the two"
 
 
@@ -92,12 +94,16 @@ def between(estimate: Estimate | None, low: float, high: float) -> Verdict:
     """Does it lie between the two? An end at infinity is no limit."""
     if estimate is None or not has_interval(estimate):
         return "inconclusive"
-    if (low < estimate.ci_low or low == -math.inf) and (estimate.ci_high < high or high == math.inf):
+    if (low < estimate.ci_low or low == -math.inf) and (
+        estimate.ci_high < high or high == math.inf
+    ):
         return "yes"
     return "no" if estimate.ci_high < low or estimate.ci_low > high else "inconclusive"
 
 
-def above_zero(estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE) -> Verdict:
+def above_zero(
+    estimate: Estimate | None, corrected_p: float, negligible: float = NEGLIGIBLE_SHARE
+) -> Verdict:
     """Is it larger than zero? Yes by its corrected p-value; no where its interval leaves room only for a trifle."""
     if estimate is None or math.isnan(corrected_p):
         return "inconclusive"
@@ -119,7 +125,9 @@ def gained(estimate: Estimate | None, negligible: float = NEGLIGIBLE_AUROC) -> V
 def p_from_interval(estimate: Estimate) -> float:
     """The two-sided p-value for zero of a normal estimate with this interval; NaN without an interval."""
     spread = (estimate.ci_high - estimate.ci_low) / _IN_AN_INTERVAL
-    return 2 * NormalDist().cdf(-abs(estimate.value) / spread) if spread > 0 else math.nan
+    return (
+        2 * NormalDist().cdf(-abs(estimate.value) / spread) if spread > 0 else math.nan
+    )
 
 
 def inside(estimate: Estimate, over: float, under: float) -> Verdict:
@@ -135,7 +143,11 @@ def all_of(verdicts: Sequence[Verdict]) -> Verdict:
     """The verdict on "it is so for each of these": one that fails refutes it, one that is open leaves it open."""
     if "no" in verdicts:
         return "no"
-    return "yes" if verdicts and all(verdict == "yes" for verdict in verdicts) else "inconclusive"
+    return (
+        "yes"
+        if verdicts and all(verdict == "yes" for verdict in verdicts)
+        else "inconclusive"
+    )
 
 
 def has_interval(estimate: Estimate) -> bool:
@@ -148,7 +160,9 @@ def difference(first: Estimate | None, second: Estimate | None) -> Estimate | No
     if first is None or second is None:
         return None
     low, high = first.ci_low - second.ci_high, first.ci_high - second.ci_low
-    return Estimate(first.value - second.value, low, high, min(first.n, second.n), _COMBINED)
+    return Estimate(
+        first.value - second.value, low, high, min(first.n, second.n), _COMBINED
+    )
 
 
 def size_ratio(first: Estimate | None, second: Estimate | None) -> Estimate | None:
@@ -166,7 +180,12 @@ def size_ratio(first: Estimate | None, second: Estimate | None) -> Estimate | No
 
 def with_zero_bound(rate: Estimate | None) -> Estimate | None:
     """A rate of exactly zero has no spread to resample: its upper end is then the exact binomial one."""
-    if rate is None or rate.value != 0 or rate.n <= 0 or (has_interval(rate) and rate.ci_high > 0):
+    if (
+        rate is None
+        or rate.value != 0
+        or rate.n <= 0
+        or (has_interval(rate) and rate.ci_high > 0)
+    ):
         return rate
     return Estimate(0.0, 0.0, 1 - 0.025 ** (1 / rate.n), rate.n, "exact binomial bound")
 

@@ -23,7 +23,9 @@ def number(value: float, digits: int) -> str:
     return text.replace("-", "−")
 
 
-def estimate(measured: Estimate | None, digits: int = 2, scale: float = 1.0, unit: str = "") -> str:
+def estimate(
+    measured: Estimate | None, digits: int = 2, scale: float = 1.0, unit: str = ""
+) -> str:
     """value [low, high], scaled; the unit stands after the value."""
     if measured is None:
         return MISSING
@@ -60,7 +62,11 @@ def parameters_text(parameters: int) -> str:
     billions = parameters / 1e9
     if billions >= 0.9995:
         return f"{number(billions, 1 if billions < 9.95 else 0)}\u00a0B"
-    return f"{number(parameters / 1e6, 0)}\u00a0M" if parameters >= 1e6 else f"{number(parameters / 1e3, 0)}\u00a0k"
+    return (
+        f"{number(parameters / 1e6, 0)}\u00a0M"
+        if parameters >= 1e6
+        else f"{number(parameters / 1e3, 0)}\u00a0k"
+    )
 
 
 def capitalised(text: str) -> str:

@@ -15,39 +15,73 @@ from starlette.exceptions import HTTPException
 
 from anchorscope.errors import UserError
 
-_TYPES = {401: "authentication_error", 429: "rate_limit_error"}  # as OpenAI's clients expect them
+_TYPES = {
+    401: "authentication_error",
+    429: "rate_limit_error",
+}  # as OpenAI's clients expect them
 _PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _HTTP_ERRORS = {
     400: ("invalid_json", "The body is no JSON that can be read."),
-    404: ("not_found", "There is nothing at this address; /openapi.json lists what there is."),
-    405: ("method_not_allowed", "This address takes another method; the header Allow says which."),
+    404: (
+        "not_found",
+        "There is nothing at this address; /openapi.json lists what there is.",
+    ),
+    405: (
+        "method_not_allowed",
+        "This address takes another method; the header Allow says which.",
+    ),
 }
 
 
 class ServiceError(Exception):
     def __init__(
-        self, status: int, code: str, message: str, *, param: str | None = None, retry_after: float | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.param = status, code, message, param
-        self.headers = {} if retry_after is None else {"Retry-After": str(max(1, math.ceil(retry_after)))}
+        self.headers = (
+            {}
+            if retry_after is None
+            else {"Retry-After": str(max(1, math.ceil(retry_after)))}
+        )
 
     def record(self) -> dict[str, Any]:
         """What the envelope holds; also what stands in place of an item's score."""
-        kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
-        return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        kind = _TYPES.get(
+            self.status,
+            "invalid_request_error" if self.status < 500 else "server_error",
+        )
+        return {
+            "message": self.message,
+            "type": kind,
+            "param": self.param,
+            "code": self.code,
+        }
 
     def response(self) -> JSONResponse:
         return JSONResponse({"error": self.record()}, self.status, self.headers)
 
 
 def draining() -> ServiceError:
-    return ServiceError(503, "shutting_down", "The service is shutting down; ask another one.", retry_after=5)
+    return ServiceError(
+        503,
+        "shutting_down",
+        "The service is shutting down; ask another one.",
+        retry_after=5,
+    )
 
 
 def internal_error() -> ServiceError:
     """A fault of ours; its kind is in the log."""
-    return ServiceError(500, "internal_error", "Something went wrong in the service; it was logged.")
+    return ServiceError(
+        500, "internal_error", "Something went wrong in the service; it was logged."
+    )
 
 
 def invalid_request(message: str, param: str | None = None) -> ServiceError:
@@ -80,7 +114,9 @@ def field_name(location: Sequence[Any]) -> str | None:
 
 
 def _from_http(error: HTTPException) -> ServiceError:
-    code, message = _HTTP_ERRORS.get(error.status_code, ("http_error", "The request cannot be answered."))
+    code, message = _HTTP_ERRORS.get(
+        error.status_code, ("http_error", "The request cannot be answered.")
+    )
     answer = ServiceError(error.status_code, code, message)
     answer.headers = dict(error.headers or {})
     return answer
@@ -101,4 +137,6 @@ def error_handlers() -> dict[int | type[Exception], Callable[[Request, Any], Any
     async def handle(request: Request, error: Any) -> JSONResponse:
         return (as_service_error(error) or internal_error()).response()
 
-    return dict.fromkeys((ServiceError, UserError, RequestValidationError, HTTPException), handle)
+    return dict.fromkeys(
+        (ServiceError, UserError, RequestValidationError, HTTPException), handle
+    )

@@ -16,13 +16,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anchorscope.errors import UserError
 from anchorscope.files import read_regular
-from anchorscope.serve.errors import ServiceError, as_service_error, draining, internal_error
+from anchorscope.serve.errors import (
+    ServiceError,
+    as_service_error,
+    draining,
+    internal_error,
+)
 from anchorscope.serve.service import LOADING, READY, Service
 
 SHORTEST_KEY = 16
 """Characters of a key: shorter ones can be guessed."""
 _CLIENT_GONE = 499  # the usual status in logs for clients that did not wait
-_HEADERS = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
 
 
 class Keys:
@@ -38,7 +46,9 @@ class Keys:
         """Whether a header `Authorization: Bearer KEY` has one of the keys; hashes tell a guesser nothing of a key."""
         scheme, _, key = authorization.strip().partition(" ")
         given = hashlib.sha256(key.strip().encode()).digest()
-        return not self._hashes or (given in self._hashes and scheme.lower() == "bearer")
+        return not self._hashes or (
+            given in self._hashes and scheme.lower() == "bearer"
+        )
 
 
 def read_keys(path: Path) -> Keys:
@@ -46,8 +56,12 @@ def read_keys(path: Path) -> Keys:
     try:
         lines = read_regular(path, 2**20).decode("ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not ASCII text"
-        raise UserError(f"--keys-file {str(path)!r} cannot be read ({reason}); write one key a line.") from None
+        reason = (
+            error.strerror if isinstance(error, OSError) else "it is not ASCII text"
+        )
+        raise UserError(
+            f"--keys-file {str(path)!r} cannot be read ({reason}); write one key a line."
+        ) from None
     keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
     if not keys or any(len(key) < SHORTEST_KEY or " " in key for key in keys):
         raise UserError(
@@ -75,9 +89,16 @@ def refuse_no_keys(host: str, keys: Keys) -> None:
 class Guard:
     """The outermost layer of the app, a plain ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, service: Service, keys: Keys, is_public: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, keys: Keys, is_public: bool
+    ) -> None:
         """Unless `is_public`, only requests that name this machine are answered."""
-        self.app, self.service, self.keys, self.is_public = app, service, keys, is_public
+        self.app, self.service, self.keys, self.is_public = (
+            app,
+            service,
+            keys,
+            is_public,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -88,7 +109,10 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+                message = {
+                    **message,
+                    "headers": [*message.get("headers", ()), *_HEADERS],
+                }
             await send(message)
 
         try:
@@ -98,16 +122,24 @@ class Guard:
             if refusal is None:
                 self.service.log.fault(error, "request")
             if not status:  # else the connection ends without its last piece
-                await (refusal or internal_error()).response()(scope, receive, send_noting_status)
+                await (refusal or internal_error()).response()(
+                    scope, receive, send_noting_status
+                )
         finally:
             self._count(scope, status or _CLIENT_GONE, time.monotonic() - began)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         service, headers, path = self.service, Headers(scope=scope), scope["path"]
         if not self.is_public and not _names_this_machine(headers.get("host", "")):
-            raise ServiceError(403, "host_not_allowed", "This service answers to names of its own machine only.")
+            raise ServiceError(
+                403,
+                "host_not_allowed",
+                "This service answers to names of its own machine only.",
+            )
         is_api = path.startswith("/v1/")
-        if (is_api or path == "/metrics") and not self.keys.allow(headers.get("authorization", "")):
+        if (is_api or path == "/metrics") and not self.keys.allow(
+            headers.get("authorization", "")
+        ):
             message = "The key is missing or wrong; send the header Authorization: Bearer KEY."
             refusal = ServiceError(401, "invalid_api_key", message)
             refusal.headers["WWW-Authenticate"] = "Bearer"
@@ -117,7 +149,11 @@ class Guard:
         if service.state != READY:
             message = "The model is being loaded; try again soon."
             is_loading = service.state == LOADING
-            raise ServiceError(503, "model_loading", message, retry_after=2) if is_loading else draining()
+            raise (
+                ServiceError(503, "model_loading", message, retry_after=2)
+                if is_loading
+                else draining()
+            )
         if service.requests >= service.limits.requests:
             message = "Too many requests are under way; try again later."
             raise ServiceError(429, "too_many_requests", message, retry_after=1)
@@ -137,7 +173,10 @@ class Guard:
     async def _read_body(self, receive: Receive, headers: Headers) -> bytes:
         """The body, within its limits of bytes and of time; uvicorn reads and drops what is left of a refused one."""
         limits = self.service.limits
-        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if (
+            headers.get("content-type", "").partition(";")[0].strip().lower()
+            != "application/json"
+        ):
             text = "The body has to be JSON, with the header Content-Type: application/json."
             raise ServiceError(415, "unsupported_media_type", text)
         body, more = bytearray(), True
@@ -145,7 +184,9 @@ class Guard:
             async with asyncio.timeout(limits.read_seconds):
                 while more:
                     message = await receive()
-                    body += message.get("body", b"")  # a client that has gone sends no more
+                    body += message.get(
+                        "body", b""
+                    )  # a client that has gone sends no more
                     more = message.get("more_body", False)
                     if len(body) > limits.body_bytes:
                         text = f"The body has more than {limits.body_bytes:,} bytes; send it in parts."
@@ -162,13 +203,19 @@ class Guard:
         route = getattr(scope.get("route"), "path", None) or "other"
         self.service.metrics.requests.labels(route, str(status)).inc()
         self.service.metrics.seconds.labels(route).observe(seconds)
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS") else "other"
+        method = (
+            scope["method"]
+            if scope["method"] in ("GET", "POST", "HEAD", "OPTIONS")
+            else "other"
+        )
         self.service.log.line(f"{method} {route} {status} {seconds * 1000:.1f} ms")
 
 
 def _names_this_machine(host: str) -> bool:
     """Whether a request names this machine: a page of another site, whose name leads here, does not."""
-    return is_loopback(host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0])
+    return is_loopback(
+        host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    )
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -39,12 +39,17 @@ _FEWEST_TOKENS = 64  # of a batch, however often memory ran out
 Record = dict[str, Any]
 
 
-def score_records(detector: Detector, questions: Sequence[Question], scores: Sequence[Score]) -> list[Record]:
+def score_records(
+    detector: Detector, questions: Sequence[Question], scores: Sequence[Score]
+) -> list[Record]:
     """Scores as JSON; where the question came with passages, also whether the answer used them."""
-    uses: Sequence[Record] = measure_uses(detector, questions, scores) or [{}] * len(scores)
+    uses: Sequence[Record] = measure_uses(detector, questions, scores) or [{}] * len(
+        scores
+    )
     names = ("truth_probability", "log_odds", "verdict", "warnings")
     return [
-        {name: score.record()[name] for name in names} | (use if question.context else {})
+        {name: score.record()[name] for name in names}
+        | (use if question.context else {})
         for question, score, use in zip(questions, scores, uses, strict=True)
     ]
 
@@ -97,7 +102,14 @@ class AnswerJob(Job):
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        return ("answer", self.detector, self.risk, self.longest, self.draw.temperature, self.draw.top_p)
+        return (
+            "answer",
+            self.detector,
+            self.risk,
+            self.longest,
+            self.draw.temperature,
+            self.draw.top_p,
+        )
 
 
 @dataclass(frozen=True)
@@ -105,31 +117,50 @@ class WrittenAnswer:
     """An answer that the model wrote, with the record of its score."""
 
     text: str
-    reason: str  # `stop` where the answer ended, `length` where it is as long as it may be
+    reason: (
+        str  # `stop` where the answer ended, `length` where it is as long as it may be
+    )
     prompt_tokens: int
-    new_tokens: int  # what the model wrote, blank lines and thinking before the answer included
+    new_tokens: (
+        int  # what the model wrote, blank lines and thinking before the answer included
+    )
     score: Record
 
 
-def write_answers(detector: Detector, jobs: Sequence[AnswerJob]) -> list[WrittenAnswer | UserError]:
+def write_answers(
+    detector: Detector, jobs: Sequence[AnswerJob]
+) -> list[WrittenAnswer | UserError]:
     """The answers of jobs of one kind; an error for a question that does not fit."""
     first, session, sampling = jobs[0], detector.session, None
     if first.draw.temperature > 0:
-        seeds = [secrets.randbits(63) if job.draw.seed is None else job.draw.seed for job in jobs]
+        seeds = [
+            secrets.randbits(63) if job.draw.seed is None else job.draw.seed
+            for job in jobs
+        ]
         numbers = [priorities(seed, "answer asked for", [""])[0] for seed in seeds]
-        sampling = Sampling(np.array(numbers, dtype=np.uint64), first.draw.temperature, first.draw.top_p)
+        sampling = Sampling(
+            np.array(numbers, dtype=np.uint64), first.draw.temperature, first.draw.top_p
+        )
     questions = [job.question for job in jobs]
-    prompts = build_prompts(session.lm.tokenizer, questions, session.setting.template, session.lm.context)
+    prompts = build_prompts(
+        session.lm.tokenizer, questions, session.setting.template, session.lm.context
+    )
     written = session.items(questions, first.longest, sampling)
     items = list(written)
     for number, (job, item) in enumerate(zip(jobs, written, strict=True)):
         text = item.answer.text
         ends = [end for stop in job.draw.stop if (end := text.find(stop)) >= 0]
         if ends:
-            (items[number],) = session.items([replace(job.question, model_answer=text[: min(ends)])])
-    records = score_records(detector, questions, detector.score_items(items, risk=first.risk))
+            (items[number],) = session.items(
+                [replace(job.question, model_answer=text[: min(ends)])]
+            )
+    records = score_records(
+        detector, questions, detector.score_items(items, risk=first.risk)
+    )
     return [
-        UserError(f"The answer cannot be written: {unread_reason(item, session.lm.context)}.")
+        UserError(
+            f"The answer cannot be written: {unread_reason(item, session.lm.context)}."
+        )
         if item.answer.status == TOO_LONG
         else WrittenAnswer(
             item.answer.text,
@@ -138,7 +169,9 @@ def write_answers(detector: Detector, jobs: Sequence[AnswerJob]) -> list[Written
             len(own.answer.before) + len(own.answer.ids),
             record,
         )
-        for item, own, prompt, record in zip(items, written, prompts, records, strict=True)
+        for item, own, prompt, record in zip(
+            items, written, prompts, records, strict=True
+        )
     ]
 
 
@@ -187,7 +220,9 @@ class JobQueue:
         """How fast a batch was; the rate follows the newest ones."""
         rate = tokens / max(seconds, 1e-6)
         before = rate if math.isinf(self.tokens_per_second) else self.tokens_per_second
-        self.tokens_per_second = max(1.0, (1 - _NEWEST_SHARE) * before + _NEWEST_SHARE * rate)
+        self.tokens_per_second = max(
+            1.0, (1 - _NEWEST_SHARE) * before + _NEWEST_SHARE * rate
+        )
 
     def wait(self) -> bool:
         """Until there is something to do; False where the queue was closed."""
@@ -218,10 +253,23 @@ class JobQueue:
                         room -= job.tokens
             self._jobs = [job for job in waiting if job not in batch]
             oldest = time.monotonic() - self.most_seconds
-            late = [job for job in self._jobs if job.since < oldest and not getattr(job, "scores", None)]
-        for job in late:  # those that were not begun: an overload ends soon after its cause
+            late = [
+                job
+                for job in self._jobs
+                if job.since < oldest and not getattr(job, "scores", None)
+            ]
+        for (
+            job
+        ) in late:  # those that were not begun: an overload ends soon after its cause
             wait = min(_LONGEST_WAIT, self.tokens / self.tokens_per_second)
-            job.fail(ServiceError(429, "queue_full", "Too much is waiting; try again later.", retry_after=wait))
+            job.fail(
+                ServiceError(
+                    429,
+                    "queue_full",
+                    "Too much is waiting; try again later.",
+                    retry_after=wait,
+                )
+            )
         return batch
 
 
@@ -236,7 +284,12 @@ class ModelThread(threading.Thread):
     """Loads the model and does what waits in the queue, until it is stopped."""
 
     def __init__(
-        self, load: Callable[[], Loaded], queue: JobQueue, metrics: Metrics, log: ServiceLog, cores: int | None = None
+        self,
+        load: Callable[[], Loaded],
+        queue: JobQueue,
+        metrics: Metrics,
+        log: ServiceLog,
+        cores: int | None = None,
     ) -> None:
         """`cores` are those that the model takes."""
         super().__init__(name="model", daemon=True)
@@ -263,7 +316,9 @@ class ModelThread(threading.Thread):
                     if jobs and isinstance(jobs[0], AnswerJob):
                         self._answer_jobs(loaded.detectors[jobs[0].detector], jobs)
                     elif jobs and isinstance(jobs[0], ScoreJob):
-                        self._score_jobs(loaded.detectors[jobs[0].detector], jobs, most_tokens)
+                        self._score_jobs(
+                            loaded.detectors[jobs[0].detector], jobs, most_tokens
+                        )
                     elif jobs:
                         self._work(jobs[0])
         except BaseException as error:
@@ -292,13 +347,23 @@ class ModelThread(threading.Thread):
         self._log.fault(error, where)
         return internal_error()
 
-    def _score_jobs(self, detector: Detector, jobs: Sequence[ScoreJob], most_tokens: int) -> None:
+    def _score_jobs(
+        self, detector: Detector, jobs: Sequence[ScoreJob], most_tokens: int
+    ) -> None:
         """Scores the items of jobs, or as many of a large one as may run together."""
-        rows = [(job, number) for job in jobs for number in range(len(job.scores), len(job.questions))]
+        rows = [
+            (job, number)
+            for job in jobs
+            for number in range(len(job.scores), len(job.questions))
+        ]
         if jobs[0].tokens > most_tokens:  # it came alone
-            rows = rows[: max(1, len(jobs[0].questions) * most_tokens // jobs[0].tokens)]
+            rows = rows[
+                : max(1, len(jobs[0].questions) * most_tokens // jobs[0].tokens)
+            ]
         began = time.monotonic()
-        results = self._score(detector, [job.questions[number] for job, number in rows], jobs[0])
+        results = self._score(
+            detector, [job.questions[number] for job, number in rows], jobs[0]
+        )
         tokens = sum(job.tokens // len(job.questions) for job, _ in rows)
         self.queue.note_rate(tokens, time.monotonic() - began)
         for (job, number), result in zip(rows, results, strict=True):
@@ -313,23 +378,42 @@ class ModelThread(threading.Thread):
             else:
                 self.queue.put(job)
 
-    def _score(self, detector: Detector, questions: Sequence[Question], job: ScoreJob) -> list[Record | ServiceError]:
+    def _score(
+        self, detector: Detector, questions: Sequence[Question], job: ScoreJob
+    ) -> list[Record | ServiceError]:
         """A score or an error for each question, in halves where a batch fails."""
         try:
-            scores = detector.score_items(detector.session.items(questions), risk=job.risk)
+            scores = detector.score_items(
+                detector.session.items(questions), risk=job.risk
+            )
             self._metrics.batch_items.observe(len(questions))
             return [*score_records(detector, questions, scores)]
         except Exception as error:
             failure = self._public(error, "item")
-        if len(questions) > 1:  # outside the handler: an exception holds on to every tensor of the pass
+        if (
+            len(questions) > 1
+        ):  # outside the handler: an exception holds on to every tensor of the pass
             if isinstance(failure, ServiceError) and failure.code == "out_of_memory":
                 tokens = job.tokens * len(questions) // len(job.questions)
-                self.batch_tokens = max(_FEWEST_TOKENS, min(self.batch_tokens, tokens // 2))
+                self.batch_tokens = max(
+                    _FEWEST_TOKENS, min(self.batch_tokens, tokens // 2)
+                )
             half = len(questions) // 2
-            return [*self._score(detector, questions[:half], job), *self._score(detector, questions[half:], job)]
+            return [
+                *self._score(detector, questions[:half], job),
+                *self._score(detector, questions[half:], job),
+            ]
         self._metrics.failed_items.inc()
-        reason = str(failure).rstrip(".") if isinstance(failure, UserError) else "the model gave no score for it"
-        return [ServiceError(422, "item_failed", f"This item could not be scored: {reason}.")]
+        reason = (
+            str(failure).rstrip(".")
+            if isinstance(failure, UserError)
+            else "the model gave no score for it"
+        )
+        return [
+            ServiceError(
+                422, "item_failed", f"This item could not be scored: {reason}."
+            )
+        ]
 
     def _answer_jobs(self, detector: Detector, jobs: Sequence[AnswerJob]) -> None:
         """Writes the answers of chats; what goes wrong goes wrong for all of them."""

@@ -27,9 +27,15 @@ SHARED_PORT = int(os.environ.get(_PORT, 0))
 def listen(host: str, port: int, only_reserve: bool = False) -> socket.socket:
     """The socket, bound before anything else is done: a port that is taken is reported at once."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only so
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of the connections of a server that has ended
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(
+            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )  # asyncio sets TCP_NODELAY only so
+        bound.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # of the connections of a server that has ended
         try:
             if only_reserve or SHARED_PORT:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -49,29 +55,40 @@ def listen(host: str, port: int, only_reserve: bool = False) -> socket.socket:
 
 def address_of(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(
+        host, f"[{host}]" if ":" in host else host
+    )
     return f"http://{shown}:{port}"
 
 
 def end_with_parent() -> None:
     """Waits until the parent, at the other end of standard input, has gone; then ends this process like SIGTERM."""
     os.read(0, 1)
-    shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)  # the parent could not do it
+    shutil.rmtree(
+        os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True
+    )  # the parent could not do it
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def reserve(host: str, port: int) -> socket.socket:
     """A port that nobody else uses, held for several processes without listening."""
     if not hasattr(socket, "SO_REUSEPORT"):
-        raise UserError("Processes cannot share a port on this system; leave --processes out.")
+        raise UserError(
+            "Processes cannot share a port on this system; leave --processes out."
+        )
     with listen(host, port) as free:
         port = free.getsockname()[1]
     return listen(host, port, only_reserve=True)
 
 
-def serve_together(reserved: socket.socket, processes: int, on_ready: Callable[[dict[str, Any]], None]) -> int:
+def serve_together(
+    reserved: socket.socket, processes: int, on_ready: Callable[[dict[str, Any]], None]
+) -> int:
     """Serves until a signal comes or a process ends; the exit code. `on_ready` gets what a process says of itself."""
-    environ, children = {**os.environ, _PORT: str(reserved.getsockname()[1])}, list[Popen[str]]()
+    environ, children = (
+        {**os.environ, _PORT: str(reserved.getsockname()[1])},
+        list[Popen[str]](),
+    )
     signals: list[int] = []  # that came
 
     def end(number: int) -> None:
@@ -83,8 +100,18 @@ def serve_together(reserved: socket.socket, processes: int, on_ready: Callable[[
         end(number)
 
     def start() -> IO[str]:
-        command = [sys.executable, *sys.orig_argv[1:]]  # in its own session: Ctrl-C reaches the parent only
-        child = Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=environ, start_new_session=True)
+        command = [
+            sys.executable,
+            *sys.orig_argv[1:],
+        ]  # in its own session: Ctrl-C reaches the parent only
+        child = Popen(
+            command,
+            stdin=PIPE,
+            stdout=PIPE,
+            text=True,
+            env=environ,
+            start_new_session=True,
+        )
         children.append(child)
         if signals:
             end(signals[0])
@@ -92,14 +119,22 @@ def serve_together(reserved: socket.socket, processes: int, on_ready: Callable[[
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
-    with TemporaryDirectory(prefix="anchorscope-metrics-") as environ["PROMETHEUS_MULTIPROC_DIR"]:
-        lines = [start().readline()]  # alone, so that a model that cannot be loaded is reported once
+    with TemporaryDirectory(prefix="anchorscope-metrics-") as environ[
+        "PROMETHEUS_MULTIPROC_DIR"
+    ]:
+        lines = [
+            start().readline()
+        ]  # alone, so that a model that cannot be loaded is reported once
         if lines[0] and not signals:
-            lines += [output.readline() for output in [start() for _ in range(1, processes)]]
+            lines += [
+                output.readline() for output in [start() for _ in range(1, processes)]
+            ]
         is_ready = len(lines) == processes and all(lines)
         if is_ready:
             on_ready(json.loads(lines[0]))
-        while not (codes := [code for child in children if (code := child.poll()) is not None]):
+        while not (
+            codes := [code for child in children if (code := child.poll()) is not None]
+        ):
             time.sleep(0.1)
         was_asked, first = bool(signals), codes[0]
         end(signal.SIGTERM)
@@ -109,4 +144,6 @@ def serve_together(reserved: socket.socket, processes: int, on_ready: Callable[[
     if first > 0 and not is_ready:
         return first  # it has said why
     how = f"signal {-first}" if first < 0 else f"exit code {first}"
-    raise Incomplete(f"A process of the service ended ({how}), and the others with it; start the service again.")
+    raise Incomplete(
+        f"A process of the service ended ({how}), and the others with it; start the service again."
+    )

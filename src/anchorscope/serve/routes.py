@@ -40,18 +40,30 @@ class Sources(Form):
     """What the model reads beside the question."""
 
     context: Text | Annotated[list[Text], Field(max_length=64)] | None = Field(
-        None, description="A passage before the question, or several; adds `context_used` to the score."
+        None,
+        description="A passage before the question, or several; adds `context_used` to the score.",
     )
-    thinking: Text | None = Field(None, description="What was written between question and answer.")
+    thinking: Text | None = Field(
+        None, description="What was written between question and answer."
+    )
 
-    def ask(self, question: str, answer: str | None = None, number: int = 0) -> Question:
+    def ask(
+        self, question: str, answer: str | None = None, number: int = 0
+    ) -> Question:
         """The question with its sources; thinking marks in the answer are split off."""
-        row = {"question": question, "model_answer": answer, "context": self.context, "thinking": self.thinking}
+        row = {
+            "question": question,
+            "model_answer": answer,
+            "context": self.context,
+            "thinking": self.thinking,
+        }
         try:
             return question_from_row(row, "score", number + 1, graded=False)
         except Unusable as error:
             reason = str(error).partition(", not ")[0]  # what follows repeats the text
-            raise invalid_request(f"Item {number + 1}: {reason}.", f"items[{number}]") from None
+            raise invalid_request(
+                f"Item {number + 1}: {reason}.", f"items[{number}]"
+            ) from None
 
 
 class ScoreItem(Sources):
@@ -59,13 +71,17 @@ class ScoreItem(Sources):
 
     id: Name | None = Field(None, description="Comes back with the score.")
     question: Written
-    answer: Text = Field(description="An empty one gets the verdict `abstain` and no probability.")
+    answer: Text = Field(
+        description="An empty one gets the verdict `abstain` and no probability."
+    )
 
 
 class AboutDetector(Form):
     """Which detector is asked."""
 
-    detector: Name | None = Field(None, description="An id of `/v1/detectors`; the first one where none is named.")
+    detector: Name | None = Field(
+        None, description="An id of `/v1/detectors`; the first one where none is named."
+    )
     model: Name | None = Field(None, description="The model's name or `default`.")
 
 
@@ -74,7 +90,8 @@ class ScoreRequest(AboutDetector):
 
     items: list[ScoreItem] = Field(min_length=1, max_length=_MOST_ITEMS)
     risk: Risk | None = Field(
-        None, description="The share of wrong answers among accepted ones; one of the detector's thresholds."
+        None,
+        description="The share of wrong answers among accepted ones; one of the detector's thresholds.",
     )
 
 
@@ -96,17 +113,25 @@ class ErrorBody(BaseModel):
 class ScoreRecord(BaseModel):
     """What a detector says of one answer."""
 
-    truth_probability: float | None = Field(None, description="Null where there is no answer to score.")
+    truth_probability: float | None = Field(
+        None, description="Null where there is no answer to score."
+    )
     log_odds: float | None = None
     verdict: str | None = Field(None, description="accept, abstain or out-of-range.")
     warnings: list[str] = []
-    context_used: float | None = Field(None, description="Share of its probability that goes without `context`.")
+    context_used: float | None = Field(
+        None, description="Share of its probability that goes without `context`."
+    )
     context_probability: float | None = Field(
-        None, description="That the answer follows the context; `context_low` to `context_high` is its 95 % interval."
+        None,
+        description="That the answer follows the context; `context_low` to `context_high` is its 95 % interval.",
     )
     context_low: float | None = None
     context_high: float | None = None
-    passage: int | None = Field(None, description="Of several passages the one that it rests on, counted from 1.")
+    passage: int | None = Field(
+        None,
+        description="Of several passages the one that it rests on, counted from 1.",
+    )
 
 
 class ScoredItem(ScoreRecord):
@@ -131,13 +156,20 @@ class ExplainRequest(Sources, AboutDetector):
     """A question and an answer to explain."""
 
     question: Written
-    answer: Text | None = Field(None, description="The model gives one where there is none.")
+    answer: Text | None = Field(
+        None, description="The model gives one where there is none."
+    )
     cut: list[Annotated[int, Field(ge=0, le=100_000)]] | None = Field(
-        None, max_length=4096, description="Numbers of `words`, counted from 0, that are cut together in their own run."
+        None,
+        max_length=4096,
+        description="Numbers of `words`, counted from 0, that are cut together in their own run.",
     )
 
 
-ERRORS: dict[int | str, dict[str, Any]] = {"4XX": {"model": ErrorBody}, "5XX": {"model": ErrorBody}}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ErrorBody},
+    "5XX": {"model": ErrorBody},
+}
 """For the OpenAPI description; docs/serving.md has what each status means."""
 
 
@@ -157,7 +189,10 @@ def score_router(service: Service) -> APIRouter:
         threshold = service.trained[name].threshold(request.risk)
         for item in request.items:
             service.log.user_text("item", f"{item.question} → {item.answer}")
-        questions = [item.ask(item.question, item.answer, number) for number, item in enumerate(request.items)]
+        questions = [
+            item.ask(item.question, item.answer, number)
+            for number, item in enumerate(request.items)
+        ]
         results = await service.score(questions, name, request.risk)
         return JSONResponse(
             {
@@ -167,7 +202,14 @@ def score_router(service: Service) -> APIRouter:
                 "sha256": service.trained[name].sha256,
                 "risk": None if threshold is None else threshold.risk,
                 "items": [
-                    {"id": item.id, **(result if isinstance(result, dict) else {**_NO_SCORE, "error": result.record()})}
+                    {
+                        "id": item.id,
+                        **(
+                            result
+                            if isinstance(result, dict)
+                            else {**_NO_SCORE, "error": result.record()}
+                        ),
+                    }
                     for item, result in zip(request.items, results, strict=True)
                 ],
             }
@@ -193,17 +235,40 @@ def score_router(service: Service) -> APIRouter:
             return {**record, "score": score_records(detector, [question], [score])[0]}
 
         record = await service.run_model(tokens, explain_answer)
-        about = {"model": service.model, "detector": name, "sha256": service.trained[name].sha256}
+        about = {
+            "model": service.model,
+            "detector": name,
+            "sha256": service.trained[name].sha256,
+        }
         return JSONResponse({"object": "explanation", **about, **record})
 
-    @router.get("/v1/models", tags=["about"], summary="The model that is served", responses=ERRORS)
+    @router.get(
+        "/v1/models",
+        tags=["about"],
+        summary="The model that is served",
+        responses=ERRORS,
+    )
     async def models() -> Record:
         lm = service.loaded.lm
-        model = {"id": service.model, "object": "model", "created": started, "owned_by": "anchorscope"}
-        facts = {"context": lm.context, "dtype": str(lm.dtype).removeprefix("torch."), "layers": lm.n_layers}
+        model = {
+            "id": service.model,
+            "object": "model",
+            "created": started,
+            "owned_by": "anchorscope",
+        }
+        facts = {
+            "context": lm.context,
+            "dtype": str(lm.dtype).removeprefix("torch."),
+            "layers": lm.n_layers,
+        }
         return {"object": "list", "data": [{**model, **facts}]}
 
-    @router.get("/v1/detectors", tags=["about"], summary="The detectors, and how good they are", responses=ERRORS)
+    @router.get(
+        "/v1/detectors",
+        tags=["about"],
+        summary="The detectors, and how good they are",
+        responses=ERRORS,
+    )
     async def detectors() -> Record:
         data = [_detector_record(service, name) for name in service.trained]
         return {"object": "list", "default": service.default, "data": data}
@@ -211,7 +276,10 @@ def score_router(service: Service) -> APIRouter:
     return router
 
 
-_NO_SCORE: Record = {**dict.fromkeys(("truth_probability", "log_odds", "verdict")), "warnings": []}
+_NO_SCORE: Record = {
+    **dict.fromkeys(("truth_probability", "log_odds", "verdict")),
+    "warnings": [],
+}
 
 
 def _detector_record(service: Service, name: str) -> Record:
@@ -245,31 +313,49 @@ class Message(Form):
 class ChatRequest(Sources, AboutDetector):
     """A question; it is asked in the detector's own prompt, the only one that a detector was trained under."""
 
-    messages: list[Message] = Field(min_length=1, max_length=1, description="One user message, the question.")
+    messages: list[Message] = Field(
+        min_length=1, max_length=1, description="One user message, the question."
+    )
     truth: Literal[True] = Field(True, description="Every answer is scored.")
     risk: Risk | None = Field(None, description="One of the detector's thresholds.")
     stream: bool = False
-    stream_options: dict[str, bool] | None = Field(None, description="Not used: the last piece has `usage`.")
-    temperature: float | None = Field(None, ge=0, le=2, description="0, the likeliest tokens, where none is given.")
+    stream_options: dict[str, bool] | None = Field(
+        None, description="Not used: the last piece has `usage`."
+    )
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="0, the likeliest tokens, where none is given."
+    )
     top_p: float | None = Field(None, gt=0, le=1)
     max_tokens: int | None = Field(None, ge=1, le=2**31)
-    max_completion_tokens: int | None = Field(None, ge=1, le=2**31, description="Wins over `max_tokens`.")
+    max_completion_tokens: int | None = Field(
+        None, ge=1, le=2**31, description="Wins over `max_tokens`."
+    )
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
     stop: _Stop | Annotated[list[_Stop], Field(max_length=4)] | None = None
     n: Literal[1] | None = Field(None, description="One answer at a time.")
-    user: Annotated[str, Field(max_length=1000)] | None = Field(None, description="Not used.")
+    user: Annotated[str, Field(max_length=1000)] | None = Field(
+        None, description="Not used."
+    )
 
     def draw(self) -> Draw:
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
         seed = None if self.seed is None else self.seed & (2**63 - 1)
-        return Draw(self.temperature or 0.0, 1.0 if self.top_p is None else self.top_p, seed, stop)
+        return Draw(
+            self.temperature or 0.0,
+            1.0 if self.top_p is None else self.top_p,
+            seed,
+            stop,
+        )
 
 
 def chat_router(service: Service) -> APIRouter:
     """The route that generates."""
     router = APIRouter()
     about = "OpenAI's chat completion, with `stream` as events; a choice has a score, `truth`."
-    answered = {"content": {"application/json": {}, "text/event-stream": {}}, "description": about}
+    answered = {
+        "content": {"application/json": {}, "text/event-stream": {}},
+        "description": about,
+    }
 
     @router.post(
         "/v1/chat/completions",
@@ -278,31 +364,66 @@ def chat_router(service: Service) -> APIRouter:
         responses={**ERRORS, 200: answered},
     )
     async def chat(request: ChatRequest) -> Any:
-        name, most = service.find_detector(request.model, request.detector), service.limits.answer_tokens
+        name, most = (
+            service.find_detector(request.model, request.detector),
+            service.limits.answer_tokens,
+        )
         trained = service.trained[name]
-        limit = request.max_completion_tokens or request.max_tokens or min(trained.setting.max_new_tokens, most)
+        limit = (
+            request.max_completion_tokens
+            or request.max_tokens
+            or min(trained.setting.max_new_tokens, most)
+        )
         if limit > most:
-            message = f"At most {most:,} tokens are written for a request; ask for fewer."
+            message = (
+                f"At most {most:,} tokens are written for a request; ask for fewer."
+            )
             raise ServiceError(422, "answer_too_long", message, param="max_tokens")
         question = request.ask(request.messages[0].content)
         service.log.user_text("user", question.question)
         threshold = trained.threshold(request.risk)
-        answer = await service.answer(question, name, limit, request.draw(), request.risk)
+        answer = await service.answer(
+            question, name, limit, request.draw(), request.risk
+        )
         risk = None if threshold is None else threshold.risk
-        truth = {**answer.score, "detector": name, "sha256": trained.sha256, "risk": risk}
+        truth = {
+            **answer.score,
+            "detector": name,
+            "sha256": trained.sha256,
+            "risk": risk,
+        }
         about_answer = {"finish_reason": answer.reason, "truth": truth}
         new, prompt = answer.new_tokens, answer.prompt_tokens
-        head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": service.model}
-        usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+        head = {
+            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": service.model,
+        }
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": new,
+            "total_tokens": prompt + new,
+        }
         written = {"role": "assistant", "content": answer.text}
         if request.stream:
             first = {"index": 0, "delta": written, "finish_reason": None}
             last = {"index": 0, "delta": {}, **about_answer}
             chunk = {**head, "object": "chat.completion.chunk"}
-            chunks = ({**chunk, "choices": [first]}, {**chunk, "choices": [last], "usage": usage})
-            events = (f"data: {text}\n\n" for text in (*map(json.dumps, chunks), "[DONE]"))
-            return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+            chunks = (
+                {**chunk, "choices": [first]},
+                {**chunk, "choices": [last], "usage": usage},
+            )
+            events = (
+                f"data: {text}\n\n" for text in (*map(json.dumps, chunks), "[DONE]")
+            )
+            return StreamingResponse(
+                events,
+                media_type="text/event-stream",
+                headers={"Cache-Control": "no-store"},
+            )
         choice = {"index": 0, "message": written, **about_answer}
-        return JSONResponse({**head, "object": "chat.completion", "choices": [choice], "usage": usage})
+        return JSONResponse(
+            {**head, "object": "chat.completion", "choices": [choice], "usage": usage}
+        )
 
     return router

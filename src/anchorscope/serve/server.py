@@ -64,16 +64,35 @@ def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
     app.include_router(score_router(service))
     app.include_router(chat_router(service))
 
-    @app.get("/healthz", tags=["state"], summary="Whether the process lives", responses={503: {}})
+    @app.get(
+        "/healthz",
+        tags=["state"],
+        summary="Whether the process lives",
+        responses={503: {}},
+    )
     async def healthz() -> JSONResponse:
         is_well = service.thread.error is None
-        return JSONResponse({"status": "ok" if is_well else "failed"}, 200 if is_well else 503)
+        return JSONResponse(
+            {"status": "ok" if is_well else "failed"}, 200 if is_well else 503
+        )
 
-    @app.get("/readyz", tags=["state"], summary="Whether requests are taken", responses={503: {}})
+    @app.get(
+        "/readyz",
+        tags=["state"],
+        summary="Whether requests are taken",
+        responses={503: {}},
+    )
     async def readyz() -> JSONResponse:
-        return JSONResponse({"status": service.state}, 200 if service.state == READY else 503)
+        return JSONResponse(
+            {"status": service.state}, 200 if service.state == READY else 503
+        )
 
-    @app.get("/metrics", tags=["state"], summary="Numbers for Prometheus", response_class=Response)
+    @app.get(
+        "/metrics",
+        tags=["state"],
+        summary="Numbers for Prometheus",
+        response_class=Response,
+    )
     async def metrics() -> Response:
         return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
@@ -96,7 +115,9 @@ def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
 
 def openapi_text() -> str:
     """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
-    schema = make_app(cast(Service, None), Keys()).openapi()  # routes use their service only when they are asked
+    schema = make_app(
+        cast(Service, None), Keys()
+    ).openapi()  # routes use their service only when they are asked
     return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -104,7 +125,9 @@ class _PageFiles(StaticFiles):
     """Style sheets and scripts: those of the page, and those of the report that it shares."""
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
-        return super().lookup_path(path) if path.endswith((".css", ".js")) else ("", None)
+        return (
+            super().lookup_path(path) if path.endswith((".css", ".js")) else ("", None)
+        )
 
 
 class ServiceServer(uvicorn.Server):
@@ -119,7 +142,12 @@ class ServiceServer(uvicorn.Server):
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         """`drain` are the seconds for requests under way at the end; `on_ready` is called once the model is loaded."""
-        self.service, self.keys, self.drain, self.on_ready = service, keys or Keys(), drain, on_ready
+        self.service, self.keys, self.drain, self.on_ready = (
+            service,
+            keys or Keys(),
+            drain,
+            on_ready,
+        )
         self._was_ready, self._drain_until = False, float("inf")
         self._idle_since: dict[tuple[Any, Any], float] = {}
         config = uvicorn.Config(
@@ -164,11 +192,17 @@ class ServiceServer(uvicorn.Server):
     def _close_idle(self, now: float) -> None:
         """Closes connections without a complete request for too long: uvicorn does so only between two requests."""
         connections: set[Any] = set(self.server_state.connections)
-        idle = [(each, each.cycle) for each in connections if each.cycle is None or each.cycle.response_complete]
+        idle = [
+            (each, each.cycle)
+            for each in connections
+            if each.cycle is None or each.cycle.response_complete
+        ]
         self._idle_since = {key: self._idle_since.get(key, now) for key in idle}
         read_seconds = self.service.limits.read_seconds
         for (connection, cycle), since in self._idle_since.items():
-            if now - since > (read_seconds if cycle is None else max(read_seconds, _KEEP_ALIVE)):
+            if now - since > (
+                read_seconds if cycle is None else max(read_seconds, _KEEP_ALIVE)
+            ):
                 connection.transport.close()
 
 

@@ -34,7 +34,9 @@ from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
 _MOST_BATCH = 8192  # tokens run together: beyond it a large GPU gains nothing, and the next request waits longer
-_CHARACTERS = 3  # of a token: few, so that batches are estimated too large rather than too small
+_CHARACTERS = (
+    3  # of a token: few, so that batches are estimated too large rather than too small
+)
 _WARM_UP = ("What is the capital of Japan?", "Tokyo")
 LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
@@ -46,10 +48,16 @@ class Limits:
     item_tokens: int = 4096  # tokens of one item, estimated from its characters
     answer_tokens: int = 512  # tokens that the model may write for one request
     body_bytes: int = 2 * 2**20  # bytes of one request's body
-    queue_seconds: float = 3.0  # seconds that a request waits for its turn before it is refused
-    batch_tokens: int | None = None  # tokens that are run together; None: what suits the device
+    queue_seconds: float = (
+        3.0  # seconds that a request waits for its turn before it is refused
+    )
+    batch_tokens: int | None = (
+        None  # tokens that are run together; None: what suits the device
+    )
     deadline: float = 60.0  # seconds from a request's last byte to its answer
-    read_seconds: float = 15.0  # seconds that a client has for its headers, and again for its body
+    read_seconds: float = (
+        15.0  # seconds that a client has for its headers, and again for its body
+    )
     requests: int = 256  # requests under way together
 
 
@@ -81,7 +89,10 @@ class Service:
         """The model with its detectors, warm; runs in the model thread."""
         lm = self._load_model()
         tokens = self.limits.batch_tokens or min(_MOST_BATCH, memory_facts(lm).tokens)
-        detectors = {name: Detector(trained, lm, tokens) for name, trained in self.trained.items()}
+        detectors = {
+            name: Detector(trained, lm, tokens)
+            for name, trained in self.trained.items()
+        }
         for detector in detectors.values():
             detector.score(*_WARM_UP)  # the first pass takes longer than all others
         return Loaded(lm, detectors, tokens)
@@ -97,13 +108,17 @@ class Service:
 
     @property
     def loaded(self) -> Loaded:
-        assert self.thread.loaded is not None, "requests are refused while the model is being loaded"
+        assert self.thread.loaded is not None, (
+            "requests are refused while the model is being loaded"
+        )
         return self.thread.loaded
 
     def find_detector(self, model: str | None, name: str | None) -> str:
         """The id of the detector that a request names, or of the default; the model may be named, too."""
         if model not in (None, "default", self.model):
-            message = "This model is not served here; GET /v1/models names the one that is."
+            message = (
+                "This model is not served here; GET /v1/models names the one that is."
+            )
             raise ServiceError(404, "model_not_found", message, param="model")
         if name not in (None, *self.trained):
             message = "This detector is not served here; GET /v1/detectors lists those that are."
@@ -112,7 +127,12 @@ class Service:
 
     def count_tokens(self, question: Question, param: str) -> int:
         """Tokens of an item, estimated, without the beginning that all prompts share; too many are refused."""
-        texts = (question.question, question.model_answer or "", question.thinking or "", *question.context)
+        texts = (
+            question.question,
+            question.model_answer or "",
+            question.thinking or "",
+            *question.context,
+        )
         tokens = 16 + sum(map(len, texts)) // _CHARACTERS
         if tokens > self.limits.item_tokens:
             message = f"The text has more than {self.limits.item_tokens:,} tokens; shorten it."
@@ -123,7 +143,10 @@ class Service:
         self, questions: Sequence[Question], detector: str, risk: float | None = None
     ) -> list[Record | ServiceError]:
         """Scores of questions with their answers; an item that cannot be scored has an error in its place."""
-        tokens = sum(self.count_tokens(question, f"items[{n}]") for n, question in enumerate(questions))
+        tokens = sum(
+            self.count_tokens(question, f"items[{n}]")
+            for n, question in enumerate(questions)
+        )
         job = ScoreJob(tokens=tokens, detector=detector, risk=risk, questions=questions)
         self.queue.put(job)
         results = await asyncio.wrap_future(job.result)
@@ -140,11 +163,23 @@ class Service:
         return result
 
     async def answer(
-        self, question: Question, detector: str, longest: int, draw: Draw, risk: float | None = None
+        self,
+        question: Question,
+        detector: str,
+        longest: int,
+        draw: Draw,
+        risk: float | None = None,
     ) -> WrittenAnswer:
         """An answer that the model writes, with the record of its score."""
         tokens = self.count_tokens(question, "messages") + longest
-        job = AnswerJob(tokens=tokens, detector=detector, question=question, longest=longest, draw=draw, risk=risk)
+        job = AnswerJob(
+            tokens=tokens,
+            detector=detector,
+            question=question,
+            longest=longest,
+            draw=draw,
+            risk=risk,
+        )
         self.queue.put(job)
         result: WrittenAnswer = await asyncio.wrap_future(job.result)
         return result
@@ -174,8 +209,16 @@ def make_service(
     trained = by_id([read_bundle(bundle) for bundle in bundles])
     chosen = choose_device(device)
     first = next(iter(trained.values()))
-    own_cores = 1 if cores is None and chosen == "cpu" else cores  # beside other work, two threads were slower than one
-    return Service(trained, lambda: model_for(first, model, None, chosen, dtype), limits, log, own_cores)
+    own_cores = (
+        1 if cores is None and chosen == "cpu" else cores
+    )  # beside other work, two threads were slower than one
+    return Service(
+        trained,
+        lambda: model_for(first, model, None, chosen, dtype),
+        limits,
+        log,
+        own_cores,
+    )
 
 
 def by_id(detectors: Sequence[TrainedDetector]) -> dict[str, TrainedDetector]:
@@ -190,9 +233,13 @@ def by_id(detectors: Sequence[TrainedDetector]) -> dict[str, TrainedDetector]:
             )
     names = [detector.name for detector in detectors]
     ids = [
-        detector.name if names.count(detector.name) == 1 else f"{detector.name}-{(detector.sha256 or '')[:8]}"
+        detector.name
+        if names.count(detector.name) == 1
+        else f"{detector.name}-{(detector.sha256 or '')[:8]}"
         for detector in detectors
     ]
     if len(set(ids)) < len(ids):
-        raise UserError(f"A detector is given twice ({', '.join(ids)}); name every bundle once.")
+        raise UserError(
+            f"A detector is given twice ({', '.join(ids)}); name every bundle once."
+        )
     return dict(zip(ids, detectors, strict=True))

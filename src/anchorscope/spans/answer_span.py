@@ -31,16 +31,24 @@ Part = tuple[int, int]
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)]*\s")
 # A period after these ends no sentence: "St. Louis", "J. Smith".
-_ABBREVIATIONS = word_set("st dr mr mrs ms jr sr mt ft no vs prof gen lt col rev hon sgt capt")
+_ABBREVIATIONS = word_set(
+    "st dr mr mrs ms jr sr mt ft no vs prof gen lt col rev hon sgt capt"
+)
 _COPULAS = word_set("is are was were be became remains")
 _RELATIVES = word_set("who which that whom where")
-_META_WORDS = word_set("answer correct guess mistaken recall remember response sources")  # said of any answer
+_META_WORDS = word_set(
+    "answer correct guess mistaken recall remember response sources"
+)  # said of any answer
 
 
 def _phrases(name: str) -> list[tuple[list[str], bool]]:
     """Phrases, the longest first, and whether punctuation must set them off."""
     kinds = ((name, False), (f"{name}_with_mark", True))
-    return [(phrase, mark) for kind, mark in kinds for phrase in sorted(PHRASES[kind], key=len, reverse=True)]
+    return [
+        (phrase, mark)
+        for kind, mark in kinds
+        for phrase in sorted(PHRASES[kind], key=len, reverse=True)
+    ]
 
 
 _PHRASES_BEFORE, _PHRASES_BEHIND = _phrases("before"), _phrases("behind")
@@ -59,7 +67,11 @@ class AnswerWords:
 
     def gap_after(self, index: int) -> str:
         """The characters between a word and the next one."""
-        following = self.words[index + 1].start if index + 1 < len(self.words) else len(self.text)
+        following = (
+            self.words[index + 1].start
+            if index + 1 < len(self.words)
+            else len(self.text)
+        )
         return self.text[self.words[index].end : following]
 
     def is_lower(self, index: int) -> bool:
@@ -68,7 +80,10 @@ class AnswerWords:
 
     def is_new(self, index: int) -> bool:
         """Whether a word has content that isn't in the question."""
-        return not any(self.word(index) in empty for empty in (FUNCTION_WORDS, self.asked, _META_WORDS))
+        return not any(
+            self.word(index) in empty
+            for empty in (FUNCTION_WORDS, self.asked, _META_WORDS)
+        )
 
     def says_something_new(self, part: Part) -> bool:
         first, after = part
@@ -86,7 +101,9 @@ class AnswerWords:
 
 def _sentence_end(parsed: AnswerWords, first: int) -> int:
     for index in range(first, len(parsed.words) - 1):
-        takes_period = parsed.word(index) in _ABBREVIATIONS or len(parsed.word(index)) == 1
+        takes_period = (
+            parsed.word(index) in _ABBREVIATIONS or len(parsed.word(index)) == 1
+        )
         abbreviated = takes_period and parsed.gap_after(index).startswith(".")
         goes_on = abbreviated and parsed.word(index + 1) not in FUNCTION_WORDS
         if _SENTENCE_END.search(parsed.gap_after(index)) and not goes_on:
@@ -121,7 +138,9 @@ def _find_copula(parsed: AnswerWords, part: Part) -> int | None:
     first, after = part
     for index in range(first + 1, after - 1):
         short = parsed.word(index) == "'s" and parsed.word(index - 1) in PRONOUNS
-        plain = parsed.word(index) in _COPULAS and parsed.word(index - 1) not in _RELATIVES
+        plain = (
+            parsed.word(index) in _COPULAS and parsed.word(index - 1) not in _RELATIVES
+        )
         if short or (plain and (parsed.is_lower(index) or parsed.text.isupper())):
             return index
     return None
@@ -132,14 +151,25 @@ def _describes(parsed: AnswerWords, part: Part) -> bool:
     first, after = part
     if parsed.word(first) in PRONOUNS:
         return True
-    return parsed.word(first) in ARTICLES and after - first > 1 and parsed.is_lower(first + 1)
+    return (
+        parsed.word(first) in ARTICLES
+        and after - first > 1
+        and parsed.is_lower(first + 1)
+    )
 
 
 def _answering_side(parsed: AnswerWords, left: Part, right: Part) -> Part:
-    new_left, new_right = parsed.says_something_new(left), parsed.says_something_new(right)
+    new_left, new_right = (
+        parsed.says_something_new(left),
+        parsed.says_something_new(right),
+    )
     if new_left != new_right:
         return left if new_left else right
-    return left if parsed.word(right[0]) in ARTICLES and not _describes(parsed, left) else right
+    return (
+        left
+        if parsed.word(right[0]) in ARTICLES and not _describes(parsed, left)
+        else right
+    )
 
 
 def statement(parsed: AnswerWords) -> Part:
@@ -155,14 +185,18 @@ def statement(parsed: AnswerWords) -> Part:
     copula = _find_copula(parsed, part)
     if copula is None:
         return part
-    return _strip_hedges(parsed, _answering_side(parsed, (part[0], copula), (copula + 1, part[1])))
+    return _strip_hedges(
+        parsed, _answering_side(parsed, (part[0], copula), (copula + 1, part[1]))
+    )
 
 
 def _strip_heading(parsed: AnswerWords, part: Part) -> Part:
     """A part without a heading that only repeats the question: "Capital of France: Paris"."""
     first, after = part
     for index in range(first, after - 1):
-        headed = parsed.gap_after(index).strip().startswith(":") and not parsed.says_something_new((first, index + 1))
+        headed = parsed.gap_after(index).strip().startswith(
+            ":"
+        ) and not parsed.says_something_new((first, index + 1))
         if headed and parsed.asked and parsed.says_something_new((index + 1, after)):
             return index + 1, after
     return part
@@ -191,9 +225,15 @@ def answer_entity(answer: str, question: str | None = None) -> Span:
     asked = frozenset(word.text for word in words_as_written(question or ""))
     parsed = AnswerWords(answer, words_as_written(answer), asked - FUNCTION_WORDS)
     if parsed.words:
-        first, after = _find_entity(parsed, statement(parsed), _classify_question(question))
-        start, end = _trim(answer, parsed.words[first].start, parsed.words[after - 1].end)
-        if first == 0 and after == len(parsed.words):  # a whole answer keeps its symbols: "C++"
+        first, after = _find_entity(
+            parsed, statement(parsed), _classify_question(question)
+        )
+        start, end = _trim(
+            answer, parsed.words[first].start, parsed.words[after - 1].end
+        )
+        if first == 0 and after == len(
+            parsed.words
+        ):  # a whole answer keeps its symbols: "C++"
             start, end = _trim(answer, parsed.words[first].start, len(answer))
         if start < end:
             return start, end
@@ -216,7 +256,9 @@ def _trim(answer: str, start: int, end: int) -> Span:
 def _classify_question(question: str | None) -> str:
     """The kind of thing asked for: a `name`, a `number`, or `any`."""
     texts = [word.text for word in words_as_written(question or "")]
-    asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
+    asking = next(
+        (index for index, text in enumerate(texts) if text in QUESTION_WORDS), None
+    )
     if asking is None:
         return "any"
     if not _ASKS_FOR_NUMBER.isdisjoint(texts[asking : asking + 2]):
@@ -227,7 +269,10 @@ def _classify_question(question: str | None) -> str:
 def _find_entity(parsed: AnswerWords, part: Part, wanted: str) -> Part:
     part = _strip_lead(parsed, (part[0], _find_contrast(parsed, part)), wanted != "any")
     # A title of many words ("In the Heat of the Night") is no sentence: nothing in it is written small but its links.
-    title = not any(parsed.is_lower(index) and parsed.word(index) not in TITLE_LINKS for index in range(*part))
+    title = not any(
+        parsed.is_lower(index) and parsed.word(index) not in TITLE_LINKS
+        for index in range(*part)
+    )
     clause = part[0], _clause_end(parsed, part, title)
     if wanted == "any" and part[0] > 0 and parsed.word(part[0] - 1) in ("a", "an"):
         return _noun_phrase(parsed, clause)
@@ -257,20 +302,42 @@ def _strip_lead(parsed: AnswerWords, part: Part, names_place: bool) -> Part:
     while after - first > 1 and parsed.gap_after(first).isspace():
         text, following = parsed.word(first), parsed.word(first + 1)
         small = parsed.is_lower(first)
-        phrase = small and text not in FUNCTION_WORDS and following in PREPOSITIONS and after - first > 2
-        verb = phrase and following != "of" and first > 0 and parsed.word(first - 1) not in ARTICLES
-        if phrase and (text in parsed.asked or (verb and not parsed.is_lower(_next_content(parsed, first + 2, after)))):
+        phrase = (
+            small
+            and text not in FUNCTION_WORDS
+            and following in PREPOSITIONS
+            and after - first > 2
+        )
+        verb = (
+            phrase
+            and following != "of"
+            and first > 0
+            and parsed.word(first - 1) not in ARTICLES
+        )
+        if phrase and (
+            text in parsed.asked
+            or (verb and not parsed.is_lower(_next_content(parsed, first + 2, after)))
+        ):
             first += 2
             continue
-        is_preposition = text in (PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ())
-        if not (text in ARTICLES or is_preposition or (text in PRONOUNS and after - first > 2)):
+        is_preposition = text in (
+            PREPOSITIONS if small else _PLACE_PREPOSITIONS if names_place else ()
+        )
+        if not (
+            text in ARTICLES
+            or is_preposition
+            or (text in PRONOUNS and after - first > 2)
+        ):
             break
         first += 1
     return first, after
 
 
 def _next_content(parsed: AnswerWords, first: int, after: int) -> int:
-    return next((index for index in range(first, after) if parsed.word(index) not in ARTICLES), after - 1)
+    return next(
+        (index for index in range(first, after) if parsed.word(index) not in ARTICLES),
+        after - 1,
+    )
 
 
 def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
@@ -279,12 +346,20 @@ def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
     Inside a name or title no mark ends it, unless what follows only repeats the question.
     """
     first, after = part
-    whole: set[int] | None = None  # words inside a name, found when the first mark asks for them
+    whole: set[int] | None = (
+        None  # words inside a name, found when the first mark asks for them
+    )
     for index in range(first, after - 1):
-        if not _CLAUSE_MARK.search(parsed.gap_after(index) + parsed.text[parsed.words[index + 1].start]):
+        if not _CLAUSE_MARK.search(
+            parsed.gap_after(index) + parsed.text[parsed.words[index + 1].start]
+        ):
             continue
         if whole is None:
-            whole = {inside for start, stop in _candidates(parsed, "any") for inside in range(start, stop - 1)}
+            whole = {
+                inside
+                for start, stop in _candidates(parsed, "any")
+                for inside in range(start, stop - 1)
+            }
         small = parsed.is_lower(index + 1) or parsed.word(index + 1) in FUNCTION_WORDS
         goes_on = title or index in whole or not small
         if not goes_on or not parsed.says_something_new((index + 1, after)):
@@ -299,12 +374,19 @@ def _noun_phrase(parsed: AnswerWords, part: Part) -> Part:
     while end < after and parsed.word(end) not in FUNCTION_WORDS:
         end += 1
     last = parsed.word(end - 1)
-    participle = end < after and end - first > 1 and (last.endswith("ed") or last in _PARTICIPLES)
+    participle = (
+        end < after
+        and end - first > 1
+        and (last.endswith("ed") or last in _PARTICIPLES)
+    )
     return first, end - 1 if participle else end
 
 
 def _candidates(parsed: AnswerWords, wanted: str) -> Iterator[Part]:
-    named = [*quotation_spans(parsed.text, parsed.words), *name_spans(parsed.text, parsed.words)]
+    named = [
+        *quotation_spans(parsed.text, parsed.words),
+        *name_spans(parsed.text, parsed.words),
+    ]
     numbers = list(number_spans(parsed.text, parsed.words))
     spans = {"name": named, "number": numbers, "any": [*named, *numbers]}[wanted]
     for start, end in merged(spans):
@@ -322,7 +404,10 @@ def _first_candidate(parsed: AnswerWords, part: Part, wanted: str) -> Part | Non
         if first >= after or not parsed.says_something_new((first, after)):
             continue
         if wanted == "name" and _only_describes(parsed, (first, after), part[1]):
-            describing = describing or (first, _noun_phrase(parsed, (after - 1, part[1]))[1])
+            describing = describing or (
+                first,
+                _noun_phrase(parsed, (after - 1, part[1]))[1],
+            )
             continue
         return first, after
     return describing
@@ -335,7 +420,9 @@ def _only_describes(parsed: AnswerWords, name: Part, end: int) -> bool:
         return False
     if not parsed.is_lower(after) or parsed.word(after) in FUNCTION_WORDS:
         return False
-    return parsed.word(after) not in parsed.asked or (first > 0 and parsed.word(first - 1) in ARTICLES)
+    return parsed.word(after) not in parsed.asked or (
+        first > 0 and parsed.word(first - 1) in ARTICLES
+    )
 
 
 def _strip_asked_tail(parsed: AnswerWords, part: Part) -> Part:

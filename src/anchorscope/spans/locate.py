@@ -31,10 +31,15 @@ Offsets = list[tuple[int, int]]
 """Characters [start, end) of a text for each token."""
 UNFINISHED = "\ufffd"
 """What a decoder writes for incomplete characters."""
-_DECODED_TOGETHER, _SHORT = 64, 256  # answers in one call, of at most this many tokens; longer ones prefix by prefix
+_DECODED_TOGETHER, _SHORT = (
+    64,
+    256,
+)  # answers in one call, of at most this many tokens; longer ones prefix by prefix
 
 
-def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], text: str) -> list[int]:
+def tokens_in_spans(
+    offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[int, int]], text: str
+) -> list[int]:
     """Indices of the tokens with a visible character inside a span of `text`."""
     spans = merged(span for span in spans if span[0] < span[1])
     if not spans:
@@ -43,21 +48,33 @@ def tokens_in_spans(offsets: Sequence[tuple[int, int]], spans: Sequence[tuple[in
     indices = []
     for index, (start, end) in enumerate(offsets):
         if start < last and first < end:
-            near = bisect_right(spans, start, key=itemgetter(1))  # no more spans than characters can touch a token
-            shared = (text[max(start, begin) : min(end, stop)] for begin, stop in spans[near : near + end - start])
+            near = bisect_right(
+                spans, start, key=itemgetter(1)
+            )  # no more spans than characters can touch a token
+            shared = (
+                text[max(start, begin) : min(end, stop)]
+                for begin, stop in spans[near : near + end - start]
+            )
             if any(map(str.strip, shared)):
                 indices.append(index)
     return indices
 
 
-def offsets_by_decoding(decode: Callable[[list[int]], str], ids: Sequence[int]) -> tuple[str, Offsets]:
+def offsets_by_decoding(
+    decode: Callable[[list[int]], str], ids: Sequence[int]
+) -> tuple[str, Offsets]:
     """The text of generated ids, and the characters [start, end) of each."""
-    return offsets_from_prefixes(decode(list(ids[:end])) for end in range(1, len(ids) + 1))
+    return offsets_from_prefixes(
+        decode(list(ids[:end])) for end in range(1, len(ids) + 1)
+    )
 
 
 def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
     """Text and offsets from the texts of ids[:1], ids[:2] and so on; ids that share a character all get it."""
-    text, settled = "", 0  # the text so far, and how much of it later ids cannot change any more
+    text, settled = (
+        "",
+        0,
+    )  # the text so far, and how much of it later ids cannot change any more
     offsets: Offsets = []
     waiting: list[int] = []  # ids whose last character is not finished yet
     for index, longer in enumerate(prefixes):
@@ -65,10 +82,15 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
             offsets.append((len(text), len(text)))
             continue
         # Nearly every id only adds text; comparing character by character is for those that change some.
-        same = len(text) if longer.startswith(text) else len(commonprefix((text, longer)))  # noqa: RUF071
+        if longer.startswith(text):
+            same = len(text)
+        else:
+            same = len(commonprefix((text, longer)))  # noqa: RUF071
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
-            for earlier in waiting:  # bytes that turned out to be no character keep their marks
+            for (
+                earlier
+            ) in waiting:  # bytes that turned out to be no character keep their marks
                 offsets[earlier] = (offsets[earlier][0], max(offsets[earlier][1], same))
             waiting = []
         if finished < len(longer):
@@ -81,7 +103,9 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
     for earlier in waiting:
         offsets[earlier] = (offsets[earlier][0], len(text))
     # A decoder that tidies up spaces may take back characters that it gave before.
-    return text, [(min(start, len(text)), min(end, len(text))) for start, end in offsets]
+    return text, [
+        (min(start, len(text)), min(end, len(text))) for start, end in offsets
+    ]
 
 
 @dataclass(frozen=True)
@@ -124,13 +148,25 @@ class ItemTokens:
         )
 
 
-def locate(tokenizer: Any, question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer) -> ItemTokens:
+def locate(
+    tokenizer: Any,
+    question: Question,
+    words: QuestionSpans,
+    prompt: Prompt,
+    answer: Answer,
+) -> ItemTokens:
     """The exact tokens of an answered item; `words` are the question's."""
-    return _locate_decoded(question, words, prompt, answer, next(_decode_answers(tokenizer, [answer])))
+    return _locate_decoded(
+        question, words, prompt, answer, next(_decode_answers(tokenizer, [answer]))
+    )
 
 
 def _locate_decoded(
-    question: Question, words: QuestionSpans, prompt: Prompt, answer: Answer, decoded: tuple[str, Offsets]
+    question: Question,
+    words: QuestionSpans,
+    prompt: Prompt,
+    answer: Answer,
+    decoded: tuple[str, Offsets],
 ) -> ItemTokens:
     """The same for an answer whose text and offsets are known (`decoded`)."""
     start, (text, offsets) = len(prompt.ids) + len(answer.before), decoded
@@ -142,7 +178,11 @@ def _locate_decoded(
         answer_start=start,
         question_tokens=question_tokens(words.spans, prompt),
         answer_tokens=tuple(answer_tokens),
-        positions=(start + len(answer.ids) - 1, answer_tokens[-1], answer_tokens[0] - 1),
+        positions=(
+            start + len(answer.ids) - 1,
+            answer_tokens[-1],
+            answer_tokens[0] - 1,
+        ),
         rule=words.rule,
         parts=QuestionParts(
             question_tokens(words.subject, prompt),
@@ -172,10 +212,14 @@ def locate_all(
     answers: Sequence[Answer],
 ) -> list[ItemTokens | None]:
     """Exact tokens of every item; None if there is no answer to use."""
-    decoded = _decode_answers(tokenizer, [answer for answer in answers if answer.status == "answered"])
+    decoded = _decode_answers(
+        tokenizer, [answer for answer in answers if answer.status == "answered"]
+    )
     shared = prefix_length(prompts) if prompts else 0
     return [
-        replace(_locate_decoded(*item, next(decoded)), prefix_length=shared) if item[-1].status == "answered" else None
+        replace(_locate_decoded(*item, next(decoded)), prefix_length=shared)
+        if item[-1].status == "answered"
+        else None
         for item in zip(questions, words, prompts, answers, strict=True)
     ]
 
@@ -189,27 +233,53 @@ def locate_fitting(
     prompts: Sequence[Prompt] | None = None,
 ) -> list[ItemTokens | None]:
     """The same from the template; questions that don't fit the model's context are skipped."""
-    fitting = [index for index, answer in enumerate(answers) if answer.status != TOO_LONG]
+    fitting = [
+        index for index, answer in enumerate(answers) if answer.status != TOO_LONG
+    ]
     asked = [questions[index] for index in fitting]
-    own = build_prompts(tokenizer, asked, template) if prompts is None else [prompts[index] for index in fitting]
-    words = [locate_question_words(question, use_metadata=exact_tokens == "auto") for question in asked]
-    located = locate_all(tokenizer, asked, words, own, [answers[index] for index in fitting])
+    own = (
+        build_prompts(tokenizer, asked, template)
+        if prompts is None
+        else [prompts[index] for index in fitting]
+    )
+    words = [
+        locate_question_words(question, use_metadata=exact_tokens == "auto")
+        for question in asked
+    ]
+    located = locate_all(
+        tokenizer, asked, words, own, [answers[index] for index in fitting]
+    )
     by_index = dict(zip(fitting, located, strict=True))
     return [by_index.get(index) for index in range(len(questions))]
 
 
 def question_tokens(spans: Sequence[Span], prompt: Prompt) -> tuple[int, ...]:
     """Tokens of a prompt that overlap these spans of its question."""
-    shifted = [(start + prompt.question_start, end + prompt.question_start) for start, end in spans]
+    shifted = [
+        (start + prompt.question_start, end + prompt.question_start)
+        for start, end in spans
+    ]
     own = prompt.own_start
-    return tuple([own + index for index in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)])
+    return tuple(
+        [
+            own + index
+            for index in tokens_in_spans(prompt.offsets[own:], shifted, prompt.text)
+        ]
+    )
 
 
-def _decode_answers(tokenizer: Any, answers: Sequence[Answer]) -> Iterator[tuple[str, Offsets]]:
+def _decode_answers(
+    tokenizer: Any, answers: Sequence[Answer]
+) -> Iterator[tuple[str, Offsets]]:
     """Text and offsets of every answer; many short answers are decoded in one call."""
     for first in range(0, len(answers), _DECODED_TOGETHER):
         batch = [answer.ids for answer in answers[first : first + _DECODED_TOGETHER]]
-        prefixes = [ids[:end] for ids in batch if len(ids) <= _SHORT for end in range(1, len(ids) + 1)]
+        prefixes = [
+            ids[:end]
+            for ids in batch
+            if len(ids) <= _SHORT
+            for end in range(1, len(ids) + 1)
+        ]
         texts = iter(decode_all_exactly(tokenizer, prefixes))
         for ids in batch:
             if len(ids) <= _SHORT:

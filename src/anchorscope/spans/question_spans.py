@@ -32,7 +32,9 @@ from anchorscope.spans.words import (
     words_as_written,
 )
 
-RARE = 3.0  # Zipf value (ten times more common: one more) of a word said once in a million
+RARE = (
+    3.0  # Zipf value (ten times more common: one more) of a word said once in a million
+)
 
 
 @cache
@@ -57,7 +59,9 @@ COMMON = 4.0  # Zipf value from which a word without a capital letter may be the
 _CIRCUMSTANCES = word_set("when where why how")
 _DOING = word_set("do does did")
 _BEING = AUXILIARIES - _DOING
-_PARTICIPLE = re.compile(r"(ed|en|wn|built|made|held|set|won|sung|found|born|shot|left|taught|spent)$")
+_PARTICIPLE = re.compile(
+    r"(ed|en|wn|built|made|held|set|won|sung|found|born|shot|left|taught|spent)$"
+)
 _STOPS = PREPOSITIONS | AUXILIARIES | QUESTION_WORDS
 
 
@@ -69,16 +73,36 @@ def asked_by_order(words: Sequence[Word]) -> set[int]:
     "who", and last after "did" or "was". Only common words are taken.
     """
     texts = [word.text for word in words]
-    asking = next((index for index, text in enumerate(texts) if text in QUESTION_WORDS), None)
+    asking = next(
+        (index for index, text in enumerate(texts) if text in QUESTION_WORDS), None
+    )
     if asking is None:
         return set()
     after_first = range(1, len(texts))
-    owners = [index for index in after_first if texts[index] == "'s" and texts[index - 1] not in FUNCTION_WORDS]
-    asked = {*_beside(texts, asking), *_before(texts, asking), *_last_verb(texts, asking)}
-    asked -= {word_index for index in owners for word_index in _run(texts, index - 1, -1)}
-    asked |= {word_index for index in owners for word_index in _run(texts, index + 1, 1)}
-    asked = {index for index in asked if texts[index] not in EMPTY_WORDS and zipf(texts[index]) >= COMMON}
-    return asked | {index for index in _verb_of_who(texts, asking) if not is_rare(texts[index])}
+    owners = [
+        index
+        for index in after_first
+        if texts[index] == "'s" and texts[index - 1] not in FUNCTION_WORDS
+    ]
+    asked = {
+        *_beside(texts, asking),
+        *_before(texts, asking),
+        *_last_verb(texts, asking),
+    }
+    asked -= {
+        word_index for index in owners for word_index in _run(texts, index - 1, -1)
+    }
+    asked |= {
+        word_index for index in owners for word_index in _run(texts, index + 1, 1)
+    }
+    asked = {
+        index
+        for index in asked
+        if texts[index] not in EMPTY_WORDS and zipf(texts[index]) >= COMMON
+    }
+    return asked | {
+        index for index in _verb_of_who(texts, asking) if not is_rare(texts[index])
+    }
 
 
 def _run(texts: Sequence[str], index: int, step: int) -> Iterator[int]:
@@ -96,7 +120,11 @@ def _beside(texts: Sequence[str], asking: int) -> Iterator[int]:
         if texts[index] == "of" and texts[index - 1] in KINDS:
             content = 0  # "what type of animal": the animal is asked for
         elif texts[index] in _STOPS:
-            helped = index == asking + 1 and texts[index] in _BEING and texts[asking] not in _CIRCUMSTANCES
+            helped = (
+                index == asking + 1
+                and texts[index] in _BEING
+                and texts[asking] not in _CIRCUMSTANCES
+            )
             if content or not helped:
                 return
         elif texts[index] not in FUNCTION_WORDS:
@@ -107,7 +135,9 @@ def _beside(texts: Sequence[str], asking: int) -> Iterator[int]:
 def _verb_of_who(texts: Sequence[str], asking: int) -> Iterator[int]:
     """The verb after "who": "who wrote", "who has climbed"."""
     index = asking + 1
-    if texts[asking] not in ("who", "whom") or (index < len(texts) and texts[index] in _DOING):
+    if texts[asking] not in ("who", "whom") or (
+        index < len(texts) and texts[index] in _DOING
+    ):
         return
     while index < len(texts) and texts[index] in AUXILIARIES:
         index += 1
@@ -117,23 +147,48 @@ def _verb_of_who(texts: Sequence[str], asking: int) -> Iterator[int]:
 
 def _before(texts: Sequence[str], asking: int) -> Iterator[int]:
     """What stands between a form of "be" and a late question word, if something is named before both."""
-    helper = next((index for index in range(asking) if texts[index] in AUXILIARIES), asking)
+    helper = next(
+        (index for index in range(asking) if texts[index] in AUXILIARIES), asking
+    )
     if any(text not in FUNCTION_WORDS for text in texts[:helper]):
-        yield from (index for index in range(helper + 1, asking) if texts[index] not in FUNCTION_WORDS)
+        yield from (
+            index
+            for index in range(helper + 1, asking)
+            if texts[index] not in FUNCTION_WORDS
+        )
 
 
 def _last_verb(texts: Sequence[str], asking: int) -> Iterator[int]:
     """The verb after its subject: "did the wall go up", "when was the declaration of independence signed"."""
-    helper = next((index for index in range(asking + 1, len(texts)) if texts[index] in AUXILIARIES), None)
+    helper = next(
+        (
+            index
+            for index in range(asking + 1, len(texts))
+            if texts[index] in AUXILIARIES
+        ),
+        None,
+    )
     if helper is None:
         return
-    telling = [index for index in range(helper + 1, len(texts)) if texts[index] not in FUNCTION_WORDS]
+    telling = [
+        index
+        for index in range(helper + 1, len(texts))
+        if texts[index] not in FUNCTION_WORDS
+    ]
     for index in telling:
         following = texts[index + 1] if index + 1 < len(texts) else None
-        ends = following is None or (following in PREPOSITIONS and following != "of") or following in ARTICLES
-        whose = texts[index - 1] not in FUNCTION_WORDS  # the verb comes after its subject
+        ends = (
+            following is None
+            or (following in PREPOSITIONS and following != "of")
+            or following in ARTICLES
+        )
+        whose = (
+            texts[index - 1] not in FUNCTION_WORDS
+        )  # the verb comes after its subject
         if texts[index - 1] in ("be", "been", "being") or (
-            ends and whose and (texts[helper] in _DOING or _PARTICIPLE.search(texts[index]))
+            ends
+            and whose
+            and (texts[helper] in _DOING or _PARTICIPLE.search(texts[index]))
         ):
             yield index
             return
@@ -153,7 +208,11 @@ def _word_spans(words: Sequence[Word], chosen: Iterable[int]) -> list[Span]:
 
 def _frames(words: Sequence[Word], index: int) -> bool:
     """Whether a content word only frames the question: "the name of", "what kind of"."""
-    of_kind = words[index].text in KINDS and index + 1 < len(words) and words[index + 1].text == "of"
+    of_kind = (
+        words[index].text in KINDS
+        and index + 1 < len(words)
+        and words[index + 1].text == "of"
+    )
     return words[index].text in EMPTY_WORDS or of_kind
 
 
@@ -162,7 +221,11 @@ def read_plain_text(text: str) -> PlainReading:
     words = words_as_written(text)
     named = merged([*quotation_spans(text, words), *name_spans(text, words)])
     marked = merged([*named, *number_spans(text, words)])
-    beside = [index for index, word in enumerate(words) if is_clear(word.start, word.end, marked)]
+    beside = [
+        index
+        for index, word in enumerate(words)
+        if is_clear(word.start, word.end, marked)
+    ]
     content = {index for index in beside if words[index].text not in FUNCTION_WORDS}
     telling = {index for index in content if not _frames(words, index)}
     if not telling and not marked:
@@ -172,7 +235,9 @@ def read_plain_text(text: str) -> PlainReading:
     else:
         asked = asked_by_order(words) & telling
         if asked == telling and not marked:
-            asked = asked - {min(sorted(telling), key=lambda index: zipf(words[index].text))}
+            asked = asked - {
+                min(sorted(telling), key=lambda index: zipf(words[index].text))
+            }
     return PlainReading(
         subject=merged([*marked, *_word_spans(words, telling - asked)]),
         property_spans=tuple(_word_spans(words, asked)),
@@ -182,7 +247,12 @@ def read_plain_text(text: str) -> PlainReading:
 
 def _bare(words: Sequence[Word]) -> PlainReading:
     for empty in (FUNCTION_WORDS, BARE_WORDS, frozenset[str]()):
-        spans = tuple(_word_spans(words, (index for index, word in enumerate(words) if word.text not in empty)))
+        spans = tuple(
+            _word_spans(
+                words,
+                (index for index, word in enumerate(words) if word.text not in empty),
+            )
+        )
         if spans:
             return PlainReading(spans, (), spans)
     return PlainReading((), (), ())
@@ -209,19 +279,33 @@ class QuestionSpans:
 def _subject_spans(subject: str, text: str, words: Sequence[Word]) -> list[Span]:
     spans = phrase_spans(subject, text, words)
     # A subject such as "What" or "It" is also a word of the template; only its last occurrence can be the name.
-    return spans[-1:] if all(word.text in EMPTY_WORDS for word in words_as_written(subject)) else spans
+    return (
+        spans[-1:]
+        if all(word.text in EMPTY_WORDS for word in words_as_written(subject))
+        else spans
+    )
 
 
-def locate_question_words(question: Question, use_metadata: bool = True) -> QuestionSpans:
+def locate_question_words(
+    question: Question, use_metadata: bool = True
+) -> QuestionSpans:
     """The exact question words, and their source; without `use_metadata`, by rules alone."""
     text = question.question
     words = words_as_written(text)
     read = read_plain_text(text)
 
-    def spans_of(subject: Sequence[Span], asked: Sequence[Span], rule: Rule) -> QuestionSpans:
+    def spans_of(
+        subject: Sequence[Span], asked: Sequence[Span], rule: Rule
+    ) -> QuestionSpans:
         core = merged(subject)
         rest = merged(subtract_spans(merged(asked), core, words))
-        return QuestionSpans(merged([*core, *rest]), core, rest, merged([*core, *rest, *read.content]), rule)
+        return QuestionSpans(
+            merged([*core, *rest]),
+            core,
+            rest,
+            merged([*core, *rest, *read.content]),
+            rule,
+        )
 
     if not use_metadata:
         return spans_of(read.subject, read.property_spans, "rules")
@@ -229,7 +313,9 @@ def locate_question_words(question: Question, use_metadata: bool = True) -> Ques
         return spans_of(question.exact_spans, (), "own")
     subject = _subject_spans(question.subject, text, words) if question.subject else []
     # A relation's name is the next best thing to property words: "capital" is also how the question puts it.
-    phrases = question.property_words or ((question.relation,) if question.relation else ())
+    phrases = question.property_words or (
+        (question.relation,) if question.relation else ()
+    )
     spans_by_phrase = [phrase_spans(phrase, text, words) for phrase in phrases]
     asked = [span for spans in spans_by_phrase for span in spans]
     if subject and spans_by_phrase and all(spans_by_phrase):

@@ -12,10 +12,19 @@ from functools import lru_cache
 from importlib.resources import files
 from operator import itemgetter
 
-from anchorscope.datasets.text import ARTICLES, Span, Word, located_words, occurrences, without_articles
+from anchorscope.datasets.text import (
+    ARTICLES,
+    Span,
+    Word,
+    located_words,
+    occurrences,
+    without_articles,
+)
 
 
-@lru_cache(maxsize=16)  # several rules read the same question and answer, one after the other
+@lru_cache(
+    maxsize=16
+)  # several rules read the same question and answer, one after the other
 def words_as_written(text: str) -> tuple[Word, ...]:
     """Words as written: numbers not composed, possessives apart."""
     return tuple(located_words(text, numbers=False, split_possessive=True))
@@ -27,7 +36,9 @@ def is_clear(start: int, end: int, taken: Sequence[Span]) -> bool:
     return following == len(taken) or taken[following][0] >= end
 
 
-def subtract_spans(spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]) -> list[Span]:
+def subtract_spans(
+    spans: Iterable[Span], taken: Sequence[Span], words: Sequence[Word]
+) -> list[Span]:
     """The spans without what is taken; of a partly taken span, the other words stay."""
     clear: list[Span] = []
     parts: list[Span] = []
@@ -47,21 +58,39 @@ def phrase_spans(phrase: str, text: str, words: Sequence[Word]) -> list[Span]:
         start = text.find(phrase.strip()) if phrase.strip() else -1
         return [(start, start + len(phrase.strip()))] if start >= 0 else []
     texts = [word.text for word in words]
-    return [(words[first].start, words[after - 1].end) for first, after in occurrences(wanted, texts)]
+    return [
+        (words[first].start, words[after - 1].end)
+        for first, after in occurrences(wanted, texts)
+    ]
 
 
 def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_LISTS = tomllib.loads((files("anchorscope.spans") / "words.toml").read_text(encoding="utf-8"))
-PHRASES = {name: [phrase.split() for phrase in text.split("|")] for name, text in _LISTS["phrases"].items()}
+_LISTS = tomllib.loads(
+    (files("anchorscope.spans") / "words.toml").read_text(encoding="utf-8")
+)
+PHRASES = {
+    name: [phrase.split() for phrase in text.split("|")]
+    for name, text in _LISTS["phrases"].items()
+}
 _WORDS = {name: word_set(text) for name, text in _LISTS["words"].items()}
-QUESTION_WORDS, PREPOSITIONS, AUXILIARIES = _WORDS["question_words"], _WORDS["prepositions"], _WORDS["auxiliaries"]
-PRONOUNS, KINDS, NAME_PARTICLES = _WORDS["pronouns"], _WORDS["kinds"], _WORDS["name_particles"]
+QUESTION_WORDS, PREPOSITIONS, AUXILIARIES = (
+    _WORDS["question_words"],
+    _WORDS["prepositions"],
+    _WORDS["auxiliaries"],
+)
+PRONOUNS, KINDS, NAME_PARTICLES = (
+    _WORDS["pronouns"],
+    _WORDS["kinds"],
+    _WORDS["name_particles"],
+)
 BARE_WORDS = ARTICLES | QUESTION_WORDS
 """Left out even where a question says little else."""
-FUNCTION_WORDS = BARE_WORDS | PREPOSITIONS | AUXILIARIES | PRONOUNS | _WORDS["other_function_words"]
+FUNCTION_WORDS = (
+    BARE_WORDS | PREPOSITIONS | AUXILIARIES | PRONOUNS | _WORDS["other_function_words"]
+)
 EMPTY_WORDS = FUNCTION_WORDS | _WORDS["frame_words"]
 """Never by themselves what a question is about."""
 NAME_LINKS = ARTICLES | NAME_PARTICLES | _WORDS["name_links"]
@@ -81,10 +110,18 @@ _SENTENCE_END = re.compile(r"[.?!][\"'”’)]*\s")
 _INSIDE_NAME = re.compile(r"\s*|\s*[-‐‑–—/&+:]\s*|[.!]\s*")
 _HYPHEN = re.compile(r"[-‐‑]")
 _NAME_GOES_ON = NAME_PARTICLES | {"'s"}
-_ALWAYS_LARGE = word_set("i im ive id ill")  # pronouns, unless a name goes on beside them
-_TWO_NAMES = word_set("both between either same common share shared")  # "and" is then in neither name
-_NO_SENTENCE_END = word_set("st dr mr mrs ms jr sr mt ft no vs vol prof gen lt col rev hon sgt capt")
-_MONTHS = word_set("january february march april may june july august september october november december")
+_ALWAYS_LARGE = word_set(
+    "i im ive id ill"
+)  # pronouns, unless a name goes on beside them
+_TWO_NAMES = word_set(
+    "both between either same common share shared"
+)  # "and" is then in neither name
+_NO_SENTENCE_END = word_set(
+    "st dr mr mrs ms jr sr mt ft no vs vol prof gen lt col rev hon sgt capt"
+)
+_MONTHS = word_set(
+    "january february march april may june july august september october november december"
+)
 
 
 def quotation_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
@@ -101,14 +138,18 @@ def _is_large(text: str, word: Word) -> bool:
     if raw.isascii():
         return raw != raw.lower()
     return any(
-        character.isupper() or (character.isalpha() and character.lower() == character.upper()) for character in raw
+        character.isupper()
+        or (character.isalpha() and character.lower() == character.upper())
+        for character in raw
     )
 
 
 def _capitals_tell(words: Sequence[Word], large: Sequence[bool]) -> bool:
     if all(large[1:]):
         return False
-    title_case = words[0].text in QUESTION_WORDS and large[1] and words[1].text in FUNCTION_WORDS
+    title_case = (
+        words[0].text in QUESTION_WORDS and large[1] and words[1].text in FUNCTION_WORDS
+    )
     return not (title_case and sum(large) > len(large) / 2)
 
 
@@ -118,7 +159,9 @@ def _starts(text: str, words: Sequence[Word]) -> Iterator[int]:
         before = words[index - 1]
         if words[index].start - before.end < 2:  # no room for a mark and a space
             continue
-        ended = _SENTENCE_END.search(text, before.end, words[index].start + 1) is not None
+        ended = (
+            _SENTENCE_END.search(text, before.end, words[index].start + 1) is not None
+        )
         if ended and before.text not in _NO_SENTENCE_END and len(before.text) > 1:
             yield index
 
@@ -127,30 +170,45 @@ def _joined(text: str, word: Word, following: Word) -> bool:
     gap = text[word.end : following.start]
     if gap == " ":
         return True
-    if gap.startswith((".", "!")) and len(gap) > 1 and len(word.text) > 1 and word.text not in _NO_SENTENCE_END:
+    if (
+        gap.startswith((".", "!"))
+        and len(gap) > 1
+        and len(word.text) > 1
+        and word.text not in _NO_SENTENCE_END
+    ):
         return False
     return _INSIDE_NAME.fullmatch(gap) is not None
 
 
 def _name_words(text: str, words: Sequence[Word], large: Sequence[bool]) -> list[bool]:
     starts = set(_starts(text, words))
-    asking = next((index for index, word in enumerate(words) if word.text in QUESTION_WORDS), -1)
+    asking = next(
+        (index for index, word in enumerate(words) if word.text in QUESTION_WORDS), -1
+    )
     named = list(large)
     for index, word in enumerate(words):
         goes_on = index + 1 < len(words) and _joined(text, word, words[index + 1])
         if index == asking:
-            named[index] = large[index] and index > 0 and words[index - 1].text in ARTICLES
+            named[index] = (
+                large[index] and index > 0 and words[index - 1].text in ARTICLES
+            )
         elif index in starts:
             initials = len(word.text) > 1 and text[word.start : word.end].isupper()
-            named_after = initials or (goes_on and (large[index + 1] or words[index + 1].text in _NAME_GOES_ON))
+            named_after = initials or (
+                goes_on and (large[index + 1] or words[index + 1].text in _NAME_GOES_ON)
+            )
             named[index] = large[index] and word.text not in EMPTY_WORDS and named_after
         elif word.text in _ALWAYS_LARGE and index + 1 < len(words):
-            named[index] = large[index] and (named[index - 1] or (goes_on and large[index + 1]))
+            named[index] = large[index] and (
+                named[index - 1] or (goes_on and large[index + 1])
+            )
     return named
 
 
 def _has_digit(word: Word) -> bool:
-    return not word.text.isalpha() and any(character.isdigit() for character in word.text)
+    return not word.text.isalpha() and any(
+        character.isdigit() for character in word.text
+    )
 
 
 def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
@@ -166,7 +224,9 @@ def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
             index += 1
             continue
         last = _name_end(text, words, named, index, NAME_LINKS)
-        if last + 2 < len(words) <= index + _LONGEST_TITLE:  # a title may end the text: "Who wrote Death in Venice?"
+        if (
+            last + 2 < len(words) <= index + _LONGEST_TITLE
+        ):  # a title may end the text: "Who wrote Death in Venice?"
             longer = _name_end(text, words, named, index, TITLE_LINKS)
             if longer == len(words) - 1 and not (
                 any(word.text == "and" for word in words[last:longer])
@@ -177,11 +237,20 @@ def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
         index = last + 1
 
 
-def _name_end(text: str, words: Sequence[Word], named: Sequence[bool], first: int, links: frozenset[str]) -> int:
+def _name_end(
+    text: str,
+    words: Sequence[Word],
+    named: Sequence[bool],
+    first: int,
+    links: frozenset[str],
+) -> int:
     last, look = first, first + 1
     while look < len(words) and _joined(text, words[look - 1], words[look]):
         beside = look == last + 1
-        hyphened = beside and _HYPHEN.fullmatch(text[words[last].end : words[look].start]) is not None
+        hyphened = (
+            beside
+            and _HYPHEN.fullmatch(text[words[last].end : words[look].start]) is not None
+        )
         if named[look] or hyphened or (beside and _has_digit(words[look])):
             last = look
         elif look - last > LONGEST_LINK or words[look].text not in links:

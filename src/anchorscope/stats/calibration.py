@@ -63,7 +63,10 @@ class Threshold:
 
 
 def threshold_at_risk(
-    probability: ArrayLike, truthful: ArrayLike, risk: float, weights: ArrayLike | None = None
+    probability: ArrayLike,
+    truthful: ArrayLike,
+    risk: float,
+    weights: ArrayLike | None = None,
 ) -> Threshold:
     """The laxest threshold on these probabilities [item] that keeps the risk.
 
@@ -77,8 +80,14 @@ def threshold_at_risk(
     if ranked.bets:
         first = sizes[_capital_at(sizes, labels, mass, risk) >= 1 / DELTA]
     else:
-        first = sizes[binom.cdf(_FIRST_ERRORS, sizes, ranked.tested_risk(risk)) <= DELTA]
-    places = np.unique(np.linspace(first[0], n, _CANDIDATES).astype(int)) if len(first) else np.zeros(0, int)
+        first = sizes[
+            binom.cdf(_FIRST_ERRORS, sizes, ranked.tested_risk(risk)) <= DELTA
+        ]
+    places = (
+        np.unique(np.linspace(first[0], n, _CANDIDATES).astype(int))
+        if len(first)
+        else np.zeros(0, int)
+    )
     # Accepted are those above the answer at a place; behind the last place, all.
     accepted = ranked.accepted_above(places)
     best: tuple[float, int] | None = None
@@ -90,11 +99,16 @@ def threshold_at_risk(
         best = (ranked.above(place), int(number))
     if best is None:
         return Threshold(risk, DELTA, None, 0.0, n, ranked.prevalence)
-    return Threshold(risk, DELTA, best[0], ranked.coverage(best[1]), n, ranked.prevalence)
+    return Threshold(
+        risk, DELTA, best[0], ranked.coverage(best[1]), n, ranked.prevalence
+    )
 
 
 def threshold_at_coverage(
-    probability: ArrayLike, truthful: ArrayLike, coverage: float, weights: ArrayLike | None = None
+    probability: ArrayLike,
+    truthful: ArrayLike,
+    coverage: float,
+    weights: ArrayLike | None = None,
 ) -> Threshold:
     """Accepts this share of the answers, the most probable ones; its risk is the lowest, in whole per cent up to 50 %,
     that the test of `threshold_at_risk` allows. As the number of answers is fixed beforehand, one test is enough."""
@@ -105,7 +119,9 @@ def threshold_at_coverage(
     for risk in np.arange(1, 51) / 100:
         if ranked.passes(float(risk))[number]:
             least = ranked.above(int(last[0]))
-            return Threshold(float(risk), DELTA, least, ranked.coverage(number), n, ranked.prevalence)
+            return Threshold(
+                float(risk), DELTA, least, ranked.coverage(number), n, ranked.prevalence
+            )
     return Threshold(0.5, DELTA, None, 0.0, n, ranked.prevalence)
 
 
@@ -120,9 +136,18 @@ class _Ranked:
     """Share of true answers by weight; None where no weights are given."""
 
     @classmethod
-    def of(cls, probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None) -> "_Ranked":
-        claimed, labels = np.asarray(probability, np.float64), np.asarray(truthful, bool)
-        mass = np.ones(len(claimed)) if weights is None else np.asarray(weights, np.float64)
+    def of(
+        cls, probability: ArrayLike, truthful: ArrayLike, weights: ArrayLike | None
+    ) -> "_Ranked":
+        claimed, labels = (
+            np.asarray(probability, np.float64),
+            np.asarray(truthful, bool),
+        )
+        mass = (
+            np.ones(len(claimed))
+            if weights is None
+            else np.asarray(weights, np.float64)
+        )
         order = np.argsort(-claimed, kind="stable")
         prevalence = None if weights is None else float(mass[labels].sum() / mass.sum())
         return cls(claimed[order], labels[order], mass[order], prevalence)
@@ -131,7 +156,9 @@ class _Ranked:
     def bets(self) -> bool:
         """Whether answers of one class have different weights."""
         kinds = [self.mass[self.truthful == kind] for kind in (False, True)]
-        return any(len(kind) and np.ptp(kind) > 1e-9 * self.mass.max() for kind in kinds)
+        return any(
+            len(kind) and np.ptp(kind) > 1e-9 * self.mass.max() for kind in kinds
+        )
 
     def tested_risk(self, risk: float) -> float:
         """The risk that is tested on plain counts: the given one, if as many of all answers were true as there."""
@@ -139,8 +166,12 @@ class _Ranked:
             return risk
         share_true = float(self.truthful.mean())
         if not 0 < share_true < 1:
-            raise ValueError("another prevalence needs calibration answers of both kinds, true and false")
-        return float(expit(logit(risk) + logit(1 - share_true) - logit(1 - self.prevalence)))
+            raise ValueError(
+                "another prevalence needs calibration answers of both kinds, true and false"
+            )
+        return float(
+            expit(logit(risk) + logit(1 - share_true) - logit(1 - self.prevalence))
+        )
 
     def passes(self, risk: float) -> NDArray[np.bool_]:
         """Whether the first 0 … n answers pass the test of a risk."""
@@ -149,17 +180,25 @@ class _Ranked:
         if self.bets:
             return np.asarray(_capital(self.truthful, self.mass, risk) >= 1 / DELTA)
         errors = np.append(0, np.cumsum(~self.truthful))
-        return np.asarray(binom.cdf(errors, np.arange(len(errors)), self.tested_risk(risk)) <= DELTA)
+        return np.asarray(
+            binom.cdf(errors, np.arange(len(errors)), self.tested_risk(risk)) <= DELTA
+        )
 
     def accepted_above(self, places: NDArray[Any]) -> NDArray[np.int64]:
         """How many answers are more probable than those at some places; all behind the last."""
         n = len(self.probability)
         limits = -self.probability[np.minimum(places, n - 1)]
-        return np.where(places == n, n, np.searchsorted(-self.probability, limits, side="left"))
+        return np.where(
+            places == n, n, np.searchsorted(-self.probability, limits, side="left")
+        )
 
     def above(self, place: int) -> float:
         """The probability that accepts what is more probable than the answer at a place."""
-        return 0.0 if place == len(self.probability) else float(np.nextafter(self.probability[place], 2.0))
+        return (
+            0.0
+            if place == len(self.probability)
+            else float(np.nextafter(self.probability[place], 2.0))
+        )
 
     def coverage(self, number: int) -> float:
         """Share of all answers, by weight, that the first ones are."""
@@ -173,7 +212,9 @@ def _capital(ranked_truthful: np.ndarray, mass: np.ndarray, risk: float) -> np.n
     return np.append(1.0, np.exp(won).mean(axis=0))
 
 
-def _capital_at(sizes: np.ndarray, truthful: np.ndarray, mass: np.ndarray, risk: float) -> np.ndarray:
+def _capital_at(
+    sizes: np.ndarray, truthful: np.ndarray, mass: np.ndarray, risk: float
+) -> np.ndarray:
     """What it would have won on so many answers of usual weight, with so few errors as the first candidate may have."""
     stakes = _stakes((1 - risk) * mass[~truthful].max())[:, None]
     by_true, by_false = (

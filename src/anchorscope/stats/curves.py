@@ -27,9 +27,13 @@ FEWEST_GROUPS = 10
 """Drawing again from fewer groups of items says little about others: from a single one, every draw is the same."""
 POINTWISE = "percentile bootstrap over groups"
 SIMULTANEOUS = "simultaneous bootstrap band over all layers"
-LOWEST = "layers that no other is below with 95% confidence, paired bootstrap over groups"
+LOWEST = (
+    "layers that no other is below with 95% confidence, paired bootstrap over groups"
+)
 
-_NO_SPREAD = 1e-5  # of the widest layer's spread: rounding, by which nothing may be divided
+_NO_SPREAD = (
+    1e-5  # of the widest layer's spread: rounding, by which nothing may be divided
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +49,9 @@ class SampledCurve:
 
     def __sub__(self, other: "SampledCurve") -> "SampledCurve":
         """The difference of two curves that were drawn together: draw by draw, as both saw the same questions."""
-        return SampledCurve(self.value - other.value, self.samples - other.samples, min(self.n, other.n))
+        return SampledCurve(
+            self.value - other.value, self.samples - other.samples, min(self.n, other.n)
+        )
 
     def relative_to(self, layer: int) -> "SampledCurve":
         """How far every layer lies above one of them; that one has no spread at all."""
@@ -157,18 +163,28 @@ def trough(curve: SampledCurve) -> Trough:
 def recovery(curve: SampledCurve) -> Estimate:
     """How far the last layer lies above the trough; never below zero."""
     low, high = curve.relative_to(-1).band
-    return _estimate(curve, curve.value[-1] - curve.value.min(), abs(high.min()), abs(low.min()))
+    return _estimate(
+        curve, curve.value[-1] - curve.value.min(), abs(high.min()), abs(low.min())
+    )
 
 
 def range_within(curve: SampledCurve) -> Estimate:
     """The farthest that the curve gets from zero at any layer: it "stays within ± this"."""
     low, high = curve.band
-    nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+    nearest = np.where(
+        (low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high))
+    )
     farthest = np.maximum(np.abs(low), np.abs(high))
     return _estimate(curve, np.abs(curve.value).max(), nearest.max(), farthest.max())
 
 
-def _estimate(curve: SampledCurve, value: float, low: float, high: float, method: str = SIMULTANEOUS) -> Estimate:
+def _estimate(
+    curve: SampledCurve,
+    value: float,
+    low: float,
+    high: float,
+    method: str = SIMULTANEOUS,
+) -> Estimate:
     """An estimate of a curve; without a curve there is none, without enough draws no interval."""
     if not np.isfinite(curve.value).all():
         value = math.nan

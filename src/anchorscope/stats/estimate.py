@@ -38,20 +38,30 @@ def percentile_interval(
     whole = finite.all(axis=1)
     if whole.any():
         ends[:, whole] = _central(rows[whole])
-    for row in np.flatnonzero(~whole & finite.any(axis=1)):  # few need to be checked one by one
+    for row in np.flatnonzero(
+        ~whole & finite.any(axis=1)
+    ):  # few need to be checked one by one
         ends[:, row] = _central(rows[row, finite[row]])
     low, high = ends.reshape(2, *last.shape[:-1])
     return low, high
 
 
-def _central(samples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _central(
+    samples: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Both ends along the last axis, as NumPy's percentiles are defined; without all their cases, in half the time."""
     n = samples.shape[-1]
     position = (1 - LEVEL) / 2 * (n - 1)
     inner, outer = min(int(position) + 1, n - 1), int(position)
-    ranked = np.partition(samples, [outer, inner, n - 1 - inner, n - 1 - outer], axis=-1)
-    low = ranked[..., outer] + (position - outer) * (ranked[..., inner] - ranked[..., outer])
-    high = ranked[..., n - 1 - outer] + (position - outer) * (ranked[..., n - 1 - inner] - ranked[..., n - 1 - outer])
+    ranked = np.partition(
+        samples, [outer, inner, n - 1 - inner, n - 1 - outer], axis=-1
+    )
+    low = ranked[..., outer] + (position - outer) * (
+        ranked[..., inner] - ranked[..., outer]
+    )
+    high = ranked[..., n - 1 - outer] + (position - outer) * (
+        ranked[..., n - 1 - inner] - ranked[..., n - 1 - outer]
+    )
     return low, high
 
 
@@ -62,10 +72,18 @@ def estimate_share(number: int, n: int, of: str) -> Estimate:
     from scipy.stats import binomtest  # only here: it takes half a second
 
     interval = binomtest(number, n).proportion_ci(LEVEL, method="wilson")
-    return Estimate(number / n, float(interval.low), float(interval.high), n, f"share of {of}, Wilson's interval")
+    return Estimate(
+        number / n,
+        float(interval.low),
+        float(interval.high),
+        n,
+        f"share of {of}, Wilson's interval",
+    )
 
 
-def group_weights(groups: NDArray[np.integer], resamples: int, rng: np.random.Generator) -> NDArray[np.float32]:
+def group_weights(
+    groups: NDArray[np.integer], resamples: int, rng: np.random.Generator
+) -> NDArray[np.float32]:
     """How often each item's group is drawn, [resample, item]."""
     _, member = np.unique(groups, return_inverse=True)
     n_groups = int(member.max()) + 1 if len(member) else 0

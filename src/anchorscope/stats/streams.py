@@ -19,12 +19,18 @@ _BETWEEN = "\x1f"  # stands in no name
 def stream(seed: int, purpose: str, *names: str) -> np.random.Generator:
     """The random numbers of one purpose, or of one item (or pair of items …) in it."""
     text = _BETWEEN.join((str(seed), purpose, *names))
-    return np.random.default_rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest(), "little"))
+    return np.random.default_rng(
+        int.from_bytes(
+            hashlib.blake2b(text.encode(), digest_size=16).digest(), "little"
+        )
+    )
 
 
 def priorities(seed: int, purpose: str, names: Sequence[str]) -> Priorities:
     """A random number of 64 bits for each name; those with the smallest are drawn first."""
-    start = hashlib.blake2b(f"{seed}{_BETWEEN}{purpose}{_BETWEEN}".encode(), digest_size=8)
+    start = hashlib.blake2b(
+        f"{seed}{_BETWEEN}{purpose}{_BETWEEN}".encode(), digest_size=8
+    )
     numbers = np.empty(len(names), dtype=np.uint64)
     for index, name in enumerate(names):
         digest = start.copy()
@@ -41,7 +47,9 @@ def unnamed(seed: int, purpose: str, number: int) -> Priorities:
 def mixed(first: Priorities | np.uint64, second: Priorities | np.uint64) -> Priorities:
     """Random numbers of pairs, from those of their members (the finishing steps of splitmix64)."""
     with np.errstate(over="ignore"):
-        value = np.asarray(first, np.uint64) ^ (np.asarray(second, np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        value = np.asarray(first, np.uint64) ^ (
+            np.asarray(second, np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        )
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return value ^ (value >> np.uint64(31))
@@ -65,24 +73,35 @@ class Drawn(NamedTuple):
 
 
 def draw_balanced(
-    labels: NDArray[np.bool_], relations: Sequence[str | None], balance: str, max_per_class: int, order: Priorities
+    labels: NDArray[np.bool_],
+    relations: Sequence[str | None],
+    balance: str,
+    max_per_class: int,
+    order: Priorities,
 ) -> Drawn:
     """Draws at most `max_per_class` true and as many false items: balanced within relations, the dataset, or not."""
     strata = (
-        np.array([relation or "" for relation in relations]) if balance == "relation" else np.zeros(len(labels), int)
+        np.array([relation or "" for relation in relations])
+        if balance == "relation"
+        else np.zeros(len(labels), int)
     )
     used = np.zeros(len(labels), dtype=bool)
     weight = np.zeros(len(labels))
     ranked = np.argsort(order, kind="stable")
     cells = [
-        [ranked[(strata[ranked] == stratum) & (labels[ranked] == truth)] for truth in (True, False)]
+        [
+            ranked[(strata[ranked] == stratum) & (labels[ranked] == truth)]
+            for truth in (True, False)
+        ]
         for stratum in np.unique(strata)
     ]
     if balance == "none":
         wanted = [[min(len(cell), max_per_class) for cell in pair] for pair in cells]
     else:
         pairs = [min(len(true), len(false)) for true, false in cells]
-        wanted = [[size, size] for size in _thin_out(cells, pairs, max_per_class, order)]
+        wanted = [
+            [size, size] for size in _thin_out(cells, pairs, max_per_class, order)
+        ]
     for pair, sizes in zip(cells, wanted, strict=True):
         for cell, size in zip(pair, sizes, strict=True):
             used[cell[:size]] = True
@@ -90,10 +109,20 @@ def draw_balanced(
     return Drawn(used, weight)
 
 
-def _thin_out(cells: Sequence[Sequence[Indices]], pairs: Sequence[int], most: int, order: Priorities) -> list[int]:
+def _thin_out(
+    cells: Sequence[Sequence[Indices]],
+    pairs: Sequence[int],
+    most: int,
+    order: Priorities,
+) -> list[int]:
     """How many pairs of each stratum remain when only `most` may."""
     if sum(pairs) <= most:
         return list(pairs)
-    numbers = [mixed(order[true[:n]], order[false[:n]]) for (true, false), n in zip(cells, pairs, strict=True)]
+    numbers = [
+        mixed(order[true[:n]], order[false[:n]])
+        for (true, false), n in zip(cells, pairs, strict=True)
+    ]
     chosen = drawn(np.concatenate(numbers), most)
-    return np.bincount(np.repeat(np.arange(len(pairs)), pairs)[chosen], minlength=len(pairs)).tolist()
+    return np.bincount(
+        np.repeat(np.arange(len(pairs)), pairs)[chosen], minlength=len(pairs)
+    ).tolist()

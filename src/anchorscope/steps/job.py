@@ -23,12 +23,24 @@ from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import UserError
 from anchorscope.evidence.draws import Draws, areas
-from anchorscope.evidence.effects import Effect, Measurements, Scoring, measured_places, with_log_probs
+from anchorscope.evidence.effects import (
+    Effect,
+    Measurements,
+    Scoring,
+    measured_places,
+    with_log_probs,
+)
 from anchorscope.evidence.further_runs import ItemPasses
 from anchorscope.evidence.measured import Measured
 from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
 from anchorscope.evidence_parts.principal import default_directions
-from anchorscope.execute.executor import Description, Executor, LocalExecutor, Solver, fit_device
+from anchorscope.execute.executor import (
+    Description,
+    Executor,
+    LocalExecutor,
+    Solver,
+    fit_device,
+)
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.files import canonical_hash
@@ -52,7 +64,16 @@ MODEL_LIBRARIES = ("torch", "transformers")
 """What passes through a model are computed by."""
 FILE, MODEL = "file", "model"
 """What steps need that no step makes: the question file and the model."""
-_CLASSES = (ProbeSet, Measurements, Effect, Missing, Found, Statistic, Estimate, ItemValues)
+_CLASSES = (
+    ProbeSet,
+    Measurements,
+    Effect,
+    Missing,
+    Found,
+    Statistic,
+    Estimate,
+    ItemValues,
+)
 _KEPT_STEPS = {
     "states": ("clean-states", "before-answer"),
     "states-cut": ("cut-states",),
@@ -83,7 +104,11 @@ def format_for(make: Callable[..., Any]) -> Format:
     """How the result of a function is written, by its return type."""
     kind = get_type_hints(make)["return"]
     is_plain = kind is QuestionSample or get_origin(kind) is list
-    return records(kind) if is_plain else with_tensors({each.__name__: each for each in _CLASSES})
+    return (
+        records(kind)
+        if is_plain
+        else with_tensors({each.__name__: each for each in _CLASSES})
+    )
 
 
 @dataclass
@@ -99,20 +124,28 @@ class Job:
     """Whether the model was given as an object."""
     for_detectors: bool = False
     """Whether only what detectors read is made."""
-    first_curves: dict[str, tuple[pl.DataFrame, tuple[int, ...]]] = field(default_factory=dict)
+    first_curves: dict[str, tuple[pl.DataFrame, tuple[int, ...]]] = field(
+        default_factory=dict
+    )
     """What the first chart shows: every dataset's curves, and its reference layers."""
 
     def __post_init__(self) -> None:
-        self._version_of = cache(metadata.version)  # a package's whole description is parsed for it
+        self._version_of = cache(
+            metadata.version
+        )  # a package's whole description is parsed for it
 
         def begun_with() -> NumericsClass | None:
             return self.record.numerics if self._record_step.is_kept else None
 
         def lower_tokens(tokens: int) -> None:
-            self.folder.notes["batch_tokens"] = min(tokens, self.batch_tokens[1])  # a resumed run needs it
+            self.folder.notes["batch_tokens"] = min(
+                tokens, self.batch_tokens[1]
+            )  # a resumed run needs it
             self.folder.save()
 
-        self.executor.begin_run(self.folder.work, self.folder.tell, lower_tokens, begun_with)
+        self.executor.begin_run(
+            self.folder.work, self.folder.tell, lower_tokens, begun_with
+        )
 
     # The model.
 
@@ -123,17 +156,26 @@ class Job:
 
     @cached_property
     def _record_step(self) -> StepResult:
-        files = None if self.in_memory else model_files(self.recipe.model)  # hashed before they are loaded
+        files = (
+            None if self.in_memory else model_files(self.recipe.model)
+        )  # hashed before they are loaded
 
         def describe_model() -> Description:
             described = self.executor.describe()
             fetched = files is None and not self.in_memory  # a hub's id
-            return replace(described, files=(model_files(self.recipe.model) if fetched else files) or {})
+            return replace(
+                described,
+                files=(model_files(self.recipe.model) if fetched else files) or {},
+            )
 
-        chosen = self.made_from(3, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code"))
+        chosen = self.made_from(
+            3, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code")
+        )
         own = self.in_memory and self.executor.describe().identity.fingerprint
         chosen["options"]["files"] = own or source_signature(self.recipe.model, files)
-        return StepResult(self.folder, "model", (), records(Description), describe_model, **chosen)
+        return StepResult(
+            self.folder, "model", (), records(Description), describe_model, **chosen
+        )
 
     def forget_results(self) -> None:
         """The model is described again."""
@@ -143,8 +185,15 @@ class Job:
     def model(self) -> Source:
         """The model as something that steps depend on: its weights, tokenizer, precision and device."""
         names = ("name", "source")  # what it is called changes no number
-        identity = {name: value for name, value in asdict(self.record.identity).items() if name not in names}
-        return Source("model", canonical_hash([identity, self.recipe.batch_tokens, self.recipe.threads]))
+        identity = {
+            name: value
+            for name, value in asdict(self.record.identity).items()
+            if name not in names
+        }
+        return Source(
+            "model",
+            canonical_hash([identity, self.recipe.batch_tokens, self.recipe.threads]),
+        )
 
     @cached_property
     def _facts(self) -> ModelFacts:
@@ -154,7 +203,11 @@ class Job:
     @property
     def model_size(self) -> ModelSize:
         """What the cost of a run depends on."""
-        facts = self.record.identity if self.in_memory or self._record_step.is_kept else self._facts
+        facts = (
+            self.record.identity
+            if self.in_memory or self._record_step.is_kept
+            else self._facts
+        )
         return ModelSize(facts.parameters, facts.n_layers, facts.d_model)
 
     @property
@@ -171,13 +224,22 @@ class Job:
     def writer(self) -> Writer:
         """The tokenizer and the template of the questions."""
         executor = self.executor if self.in_memory else None
-        model: Any = executor.worker.lm if isinstance(executor, LocalExecutor) else self._facts
-        return Writer(model.tokenizer, make_template(self.recipe.prompt, model.tokenizer, model.needs_bos))
+        model: Any = (
+            executor.worker.lm if isinstance(executor, LocalExecutor) else self._facts
+        )
+        return Writer(
+            model.tokenizer,
+            make_template(self.recipe.prompt, model.tokenizer, model.needs_bos),
+        )
 
     @property
     def fits(self) -> Solver:
         """Who fits probes and resamples tables, and on which device."""
-        return Solver(self.fit_device, None if self.executor.is_local else self.executor, self.progress)
+        return Solver(
+            self.fit_device,
+            None if self.executor.is_local else self.executor,
+            self.progress,
+        )
 
     # What steps depend on, beside options of the recipe.
 
@@ -189,7 +251,11 @@ class Job:
     @property
     def places(self) -> list[Place]:
         """Every (position, site), as indices."""
-        return [(position, site) for position in range(len(self.positions)) for site in range(len(SITES))]
+        return [
+            (position, site)
+            for position in range(len(self.positions))
+            for site in range(len(SITES))
+        ]
 
     @property
     def headline(self) -> Place:
@@ -209,17 +275,32 @@ class Job:
     def solver(self) -> str:
         """Where this process computes what is not a pass."""
         device = "cuda" if self.recipe.device == BALANCED else self.recipe.device
-        return device if torch.cuda.is_available() or not device.startswith("cuda") else "cpu"  # workers have it
+        return (
+            device
+            if torch.cuda.is_available() or not device.startswith("cuda")
+            else "cpu"
+        )  # workers have it
 
     @property
     def fit_device(self) -> str:
         """Where probes are fitted and tables resampled."""
-        return fit_device(self.solver, None if self.executor.is_local else self.record.numerics)
+        return fit_device(
+            self.solver, None if self.executor.is_local else self.record.numerics
+        )
 
-    def made_from(self, epoch: int, libraries: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
+    def made_from(
+        self, epoch: int, libraries: Sequence[str], options: Sequence[str]
+    ) -> dict[str, Any]:
         """What a step is made from: its code's epoch, libraries, and options, of the recipe or of this run."""
-        values = {name: getattr(self.recipe if name in Recipe.model_fields else self, name) for name in options}
-        return {"epoch": epoch, "options": values, "libraries": {name: self._version_of(name) for name in libraries}}
+        values = {
+            name: getattr(self.recipe if name in Recipe.model_fields else self, name)
+            for name in options
+        }
+        return {
+            "epoch": epoch,
+            "options": values,
+            "libraries": {name: self._version_of(name) for name in libraries},
+        }
 
 
 class DatasetRun:
@@ -237,14 +318,21 @@ class DatasetRun:
         """What the questions depend on: the content of their file, as it is now."""
         name, spec, folder = f"question file of {self.name}", self.spec, self.job.folder
         if spec.path is None:
-            return Source(name, canonical_hash(repr(BUILT_IN[spec.name]())) if spec.name in BUILT_IN else spec.name)
+            return Source(
+                name,
+                canonical_hash(repr(BUILT_IN[spec.name]()))
+                if spec.name in BUILT_IN
+                else spec.name,
+            )
         try:
             return Source(name, hash_of(spec.path))
         except UserError:
             record = folder.steps.get(f"{spec.name}/questions")
             if record is None:
                 return Source(name, "missing")  # reading it says what is wrong
-            folder.tell(f"{spec.path} cannot be read any more; the questions that were read from it are used")
+            folder.tell(
+                f"{spec.path} cannot be read any more; the questions that were read from it are used"
+            )
             return Source(name, record.made_from["parents"][name])
 
     # Results of steps.
@@ -257,11 +345,20 @@ class DatasetRun:
         if name not in self._results:
             job, step = self.job, self.steps[name]
             inputs = {FILE: lambda: self.source, MODEL: lambda: job.model}
-            needs = [inputs[need]() if need in inputs else self.result(need) for need in step.needs]
-            details = job.made_from(step.epoch, step.libraries, step.options) | {"large": step.large}
-            details["stored"] = job.executor.is_local or not step.large  # workers' states are in files already
+            needs = [
+                inputs[need]() if need in inputs else self.result(need)
+                for need in step.needs
+            ]
+            details = job.made_from(step.epoch, step.libraries, step.options) | {
+                "large": step.large
+            }
+            details["stored"] = (
+                job.executor.is_local or not step.large
+            )  # workers' states are in files already
             made = format_for(step.make), partial(step.make, self)
-            self._results[name] = StepResult(job.folder, f"{self.name}/{name}", needs, *made, **details)
+            self._results[name] = StepResult(
+                job.folder, f"{self.name}/{name}", needs, *made, **details
+            )
         return self._results[name]
 
     def made(self, name: str) -> Any:
@@ -277,14 +374,20 @@ class DatasetRun:
 
     def is_kept(self, name: str) -> bool:
         """Whether the folder holds a step's result."""
-        return f"{self.name}/{name}" in self.job.folder.steps and self.result(name).is_kept
+        return (
+            f"{self.name}/{name}" in self.job.folder.steps and self.result(name).is_kept
+        )
 
     @property
     def goals(self) -> set[str]:
         """Steps whose results the run's files hold: large ones only where they are kept, others all, or those that
         detectors read."""
         keep = self.job.recipe.keep
-        read_by_detectors = {"log-probs", "detection-columns", *[f"effects-{KNOCKOUT}"] * ("states-cut" in keep)}
+        read_by_detectors = {
+            "log-probs",
+            "detection-columns",
+            *[f"effects-{KNOCKOUT}"] * ("states-cut" in keep),
+        }
         small = {name for name, step in self.steps.items() if not step.large}
         large = {step for name in keep for step in _KEPT_STEPS[name]}
         return large | (small & read_by_detectors if self.job.for_detectors else small)
@@ -307,13 +410,19 @@ class DatasetRun:
             self.splits  # noqa: B018 - too few groups
         if any(step.large for step in missing):
             self.check_room()
-        wanted = self.goals | {need for step in missing if not step.large for need in step.needs}
+        wanted = self.goals | {
+            need for step in missing if not step.large for need in step.needs
+        }
         return [step for step in missing if not step.large or step.name in wanted]
 
     @property
     def key(self) -> str:
         """The key of all that this dataset contributes to the results."""
-        small = [name for name in self.steps if name in self.goals and not self.steps[name].large]
+        small = [
+            name
+            for name in self.steps
+            if name in self.goals and not self.steps[name].large
+        ]
         return canonical_hash([self.result(name).key for name in small])
 
     # Items.
@@ -326,7 +435,11 @@ class DatasetRun:
     @cached_property
     def read_questions(self) -> QuestionSample:
         """The questions, read from their file."""
-        return ask(self.job.recipe, self.spec, None if self.spec.path is None else self.source.key)
+        return ask(
+            self.job.recipe,
+            self.spec,
+            None if self.spec.path is None else self.source.key,
+        )
 
     @property
     def sample(self) -> QuestionSample:
@@ -336,7 +449,13 @@ class DatasetRun:
     @cached_property
     def items(self) -> list[Item]:
         """All questions that were asked, with answer, label and tokens."""
-        rows = zip(self.sample.questions, self["answers"], self["labels"], self["tokens"], strict=True)
+        rows = zip(
+            self.sample.questions,
+            self["answers"],
+            self["labels"],
+            self["tokens"],
+            strict=True,
+        )
         return [Item(*row) for row in rows]
 
     @cached_property
@@ -356,7 +475,9 @@ class DatasetRun:
     def items_with_log_probs(self) -> list[Item]:
         """All items; supplied answers of the used ones have the log-probabilities of the clean pass."""
         items = list(self.items)
-        answers = with_log_probs([item.answer for item in self.used_items], self["log-probs"])
+        answers = with_log_probs(
+            [item.answer for item in self.used_items], self["log-probs"]
+        )
         for index, answer in zip(self.used, answers, strict=True):
             items[index] = replace(items[index], answer=answer)
         return items
@@ -376,26 +497,46 @@ class DatasetRun:
         recipe, ids = self.job.recipe, self.item_ids
         truth = np.array([item.label.truthful for item in self.used_items], dtype=bool)
         order = priorities(recipe.seed, "folds", ids)
-        folds = grouped_folds(self.groups, truth_strata(truth, self.relations), recipe.folds, order)
-        return make_splits(truth, self.groups, folds, recipe.seed, item_ids=ids, relations=self.relations)
+        folds = grouped_folds(
+            self.groups, truth_strata(truth, self.relations), recipe.folds, order
+        )
+        return make_splits(
+            truth,
+            self.groups,
+            folds,
+            recipe.seed,
+            item_ids=ids,
+            relations=self.relations,
+        )
 
     @cached_property
     def evidence_items(self) -> EvidenceItems:
         """The used items, for the parts of the evidence."""
-        return EvidenceItems(self.splits.labels, self.groups, self.relations, self.item_ids, self.job.recipe.seed)
+        return EvidenceItems(
+            self.splits.labels,
+            self.groups,
+            self.relations,
+            self.item_ids,
+            self.job.recipe.seed,
+        )
 
     @cached_property
     def weights(self) -> NDArray[np.float32]:
         """Bootstrap weights over groups, [resample, item]."""
         recipe = self.job.recipe
-        return group_weights(self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name))
+        return group_weights(
+            self.groups, recipe.bootstrap, stream(recipe.seed, "bootstrap", self.name)
+        )
 
     # Probes and cuts.
 
     @property
     def probe_names(self) -> list[str]:
         """Every site and position, as probes are named."""
-        return [f"{SITES[site]}/{self.job.positions[position]}" for position, site in self.job.places]
+        return [
+            f"{SITES[site]}/{self.job.positions[position]}"
+            for position, site in self.job.places
+        ]
 
     @property
     def headline_index(self) -> int:
@@ -411,7 +552,9 @@ class DatasetRun:
     def scoring(self) -> Scoring:
         """The probes in the order of positions and sites."""
         sets = [self["probes"][name] for name in self.probe_names]
-        by_position = [tuple(sets[at : at + len(SITES)]) for at in range(0, len(sets), len(SITES))]
+        by_position = [
+            tuple(sets[at : at + len(SITES)]) for at in range(0, len(sets), len(SITES))
+        ]
         return Scoring(tuple(by_position), self.splits.folds)
 
     @cached_property
@@ -431,24 +574,39 @@ class DatasetRun:
     @property
     def headline_passes(self) -> ItemPasses:
         """Further passes over the used items, which read the headline's states."""
-        job, inputs = self.job, (self.used_items, self.setting, self.job.headline, self.job.progress)
+        job, inputs = (
+            self.job,
+            (self.used_items, self.setting, self.job.headline, self.job.progress),
+        )
         return ItemPasses(job.executor, job.planner, *inputs, self.is_compiled)
 
     def interventions(self, experiment: str) -> list[Intervention]:
         """The interventions of an experiment, every draw of a random one."""
-        return with_draws(of_experiments([experiment]), self.job.recipe.random_cuts or 1)
+        return with_draws(
+            of_experiments([experiment]), self.job.recipe.random_cuts or 1
+        )
 
     @property
     def keeping_states(self) -> list[str]:
         """The interventions whose states are kept; of a random one those of the first draw."""
-        return [each.name for each in self.interventions("knockout") if each.keeps_states and each.draw == 0]
+        return [
+            each.name
+            for each in self.interventions("knockout")
+            if each.keeps_states and each.draw == 0
+        ]
 
     @property
     def is_compiled(self) -> bool:
         """Whether enough is run that compiling the model pays."""
-        own = sum(len(item.located.input_ids) - item.located.prefix_length for item in self.used_items)
+        own = sum(
+            len(item.located.input_ids) - item.located.prefix_length
+            for item in self.used_items
+        )
         compile_from = self.job.planner.compile_from
-        return compile_from is not None and own * (1 + len(self.interventions("knockout"))) >= compile_from
+        return (
+            compile_from is not None
+            and own * (1 + len(self.interventions("knockout"))) >= compile_from
+        )
 
     @cached_property
     def headline_band(self) -> list[int]:
@@ -456,23 +614,38 @@ class DatasetRun:
         inner = self.headline_probes.inner_auc[0].mean(axis=0)
         position, site = self.job.headline
         best = self["clean-scores"][:, position, site, 0, int(inner.argmax())]
-        resampled = areas(best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights))[0, 1:]
+        resampled = areas(
+            best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights)
+        )[0, 1:]
         return layer_band(inner, float(np.nanstd(resampled.cpu().numpy())))
 
     def directions_of(self, n_items: int) -> int:
         """Principal directions that a view of some items is reduced to."""
         width = self.job.record.identity.d_model
-        return min(self.job.recipe.directions or default_directions(n_items, width), n_items - 1, width)
+        return min(
+            self.job.recipe.directions or default_directions(n_items, width),
+            n_items - 1,
+            width,
+        )
 
     @property
     def effects(self) -> list[Effect]:
         """What every experiment's interventions did."""
-        return [effect for name in self.steps if name.startswith("effects-") for effect in self[name].effects]
+        return [
+            effect
+            for name in self.steps
+            if name.startswith("effects-")
+            for effect in self[name].effects
+        ]
 
-    def measured_at_places(self, effects: Sequence[Effect]) -> dict[tuple[str, str], Measured]:
+    def measured_at_places(
+        self, effects: Sequence[Effect]
+    ) -> dict[tuple[str, str], Measured]:
         """Log-odds before and after interventions, per (site, position)."""
         fitted, scores = self["probes"], self["clean-scores"]
-        return measured_places(self.splits, self.groups, self.job.positions, fitted, scores, effects)
+        return measured_places(
+            self.splits, self.groups, self.job.positions, fitted, scores, effects
+        )
 
     @cached_property
     def measured(self) -> dict[tuple[str, str], Measured]:
@@ -488,11 +661,26 @@ class DatasetRun:
 
     def check_room(self) -> None:
         """Refuses a disk that is too small for the states that are kept, and says how much they will take."""
-        job, keep, identity, n_items = self.job, self.job.recipe.keep, self.job.record.identity, len(self.used_items)
-        n_runs = len(self.keeping_states) * ("states-cut" in keep) + len(DETECTION_RUNS) * ("detection" in keep)
+        job, keep, identity, n_items = (
+            self.job,
+            self.job.recipe.keep,
+            self.job.record.identity,
+            len(self.used_items),
+        )
+        n_runs = len(self.keeping_states) * ("states-cut" in keep) + len(
+            DETECTION_RUNS
+        ) * ("detection" in keep)
         n_places = (len(job.places) + 1) * ("states" in keep) + n_runs
-        size = n_places * identity.n_layers * n_items * identity.d_model * getattr(torch, identity.dtype).itemsize
+        size = (
+            n_places
+            * identity.n_layers
+            * n_items
+            * identity.d_model
+            * getattr(torch, identity.dtype).itemsize
+        )
         refuse_full_disk(job.folder.path, size)
         if size:
             states = f"{', '.join(keep)} of {n_items} items"
-            job.progress.note(f"{self.name}: {states} take {size / 1e6:,.1f} MB in the run folder")
+            job.progress.note(
+                f"{self.name}: {states} take {size / 1e6:,.1f} MB in the run folder"
+            )

@@ -22,8 +22,22 @@ from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import UserError
 from anchorscope.evidence import further_runs, part_tables, sources
-from anchorscope.evidence.effects import CleanRun, CutStates, Effect, Measurements, measure, refuse_no_ops, run_clean
-from anchorscope.evidence.further_runs import ANSWER_ONLY, PARAPHRASE, QUESTION_ONLY, RANDOM_WEIGHTS, RESAMPLE
+from anchorscope.evidence.effects import (
+    CleanRun,
+    CutStates,
+    Effect,
+    Measurements,
+    measure,
+    refuse_no_ops,
+    run_clean,
+)
+from anchorscope.evidence.further_runs import (
+    ANSWER_ONLY,
+    PARAPHRASE,
+    QUESTION_ONLY,
+    RANDOM_WEIGHTS,
+    RESAMPLE,
+)
 from anchorscope.evidence.source_use import kinds_of
 from anchorscope.evidence.tables import Evidence, evidence_tables, first_curves
 from anchorscope.evidence_parts import parts
@@ -55,7 +69,13 @@ def thinking(run: DatasetRun) -> QuestionSample:
     """The questions with what the model thinks about them; without those whose thinking never closes."""
     job, writer, sample = run.job, run.job.writer(), run["questions"]
     most, context = job.recipe.thinking, job.planner.context
-    work = plan_thinking(sample.questions, writer.tokenizer, writer.template, most, job.planner.batch_tokens)
+    work = plan_thinking(
+        sample.questions,
+        writer.tokenizer,
+        writer.template,
+        most,
+        job.planner.batch_tokens,
+    )
     longest = max(map(len, work.prompts)) + most
     if context is not None and longest > context:
         raise UserError(
@@ -67,24 +87,45 @@ def thinking(run: DatasetRun) -> QuestionSample:
     closed = with_thinking_of(sample.questions, texts)
     never = len(texts) - len(closed)
     if never:
-        job.folder.tell(f"{run.name}: {never:,} of {len(texts):,} answers never close their thinking; more --thinking?")
+        job.folder.tell(
+            f"{run.name}: {never:,} of {len(texts):,} answers never close their thinking; more --thinking?"
+        )
     if not closed:
-        raise UserError(f"No answer to {run.name!r} closes its thinking within {most} tokens; raise --thinking.")
+        raise UserError(
+            f"No answer to {run.name!r} closes its thinking within {most} tokens; raise --thinking."
+        )
     return replace(sample, questions=closed)
 
 
 def answers(run: DatasetRun) -> list[Answer]:
     """The model's own answers, or those that the questions bring."""
     job, writer = run.job, run.job.writer()
-    asked, longest, planner = run.sample.questions, job.recipe.max_new_tokens, job.planner
-    work = plan_answers(asked, writer.tokenizer, writer.template, longest, planner.batch_tokens, planner.context)
+    asked, longest, planner = (
+        run.sample.questions,
+        job.recipe.max_new_tokens,
+        job.planner,
+    )
+    work = plan_answers(
+        asked,
+        writer.tokenizer,
+        writer.template,
+        longest,
+        planner.batch_tokens,
+        planner.context,
+    )
     return run_answers(job.executor, work, job.progress)
 
 
 def labels(run: DatasetRun) -> list[Label]:
     """Which answers are true, which are used, and which belong together."""
     recipe = run.job.recipe
-    options = recipe.balance, recipe.group_by, recipe.max_per_class, recipe.seed, recipe.grader
+    options = (
+        recipe.balance,
+        recipe.group_by,
+        recipe.max_per_class,
+        recipe.seed,
+        recipe.grader,
+    )
     return label_answers(run.sample.questions, run["answers"], *options)
 
 
@@ -92,9 +133,16 @@ def tokens(run: DatasetRun) -> list[ItemTokens | None]:
     """The exact tokens of every used question and answer; None for all others."""
     exact_tokens, writer = run.job.recipe.exact_tokens, run.job.writer()
     questions, answers = run.sample.questions, run["answers"]
-    used = [index for index, label in enumerate(run["labels"]) if label.status == "used"]
-    own_questions, own_answers = [questions[index] for index in used], [answers[index] for index in used]
-    located = locate_fitting(writer.tokenizer, writer.template, own_questions, exact_tokens, own_answers)
+    used = [
+        index for index, label in enumerate(run["labels"]) if label.status == "used"
+    ]
+    own_questions, own_answers = (
+        [questions[index] for index in used],
+        [answers[index] for index in used],
+    )
+    located = locate_fitting(
+        writer.tokenizer, writer.template, own_questions, exact_tokens, own_answers
+    )
     by_index = dict(zip(used, located, strict=True))
     return [by_index.get(index) for index in range(len(questions))]
 
@@ -129,12 +177,19 @@ def attention_mass(run: DatasetRun) -> list[AttentionMass]:
 def before_answer(run: DatasetRun) -> Tensor:
     """States that have seen the question only, at the headline site, [layer, item, d_model]."""
     earlier = run.kept_states("before-answer", [BEFORE_ANSWER])
-    return earlier[BEFORE_ANSWER][0, 0] if earlier else _clean_pass(run).question_only[0]
+    return (
+        earlier[BEFORE_ANSWER][0, 0] if earlier else _clean_pass(run).question_only[0]
+    )
 
 
 def probes(run: DatasetRun) -> dict[str, ProbeSet]:
     """The cross-fitted probes of every site and position."""
-    fitted = run.job.fits.divided(crossfit.fit_probes, run["clean-states"].flatten(0, 1), run.splits, run.probe_names)
+    fitted = run.job.fits.divided(
+        crossfit.fit_probes,
+        run["clean-states"].flatten(0, 1),
+        run.splits,
+        run.probe_names,
+    )
     return dict(zip(run.probe_names, fitted, strict=True))
 
 
@@ -151,7 +206,11 @@ def effects_of(experiment: str) -> Callable[[DatasetRun], Measurements]:
     """Makes the log-odds under the interventions of an experiment."""
 
     def effects(run: DatasetRun) -> Measurements:
-        return _cut_pass(run)[0] if experiment == KNOCKOUT else _measure(run, experiment)[0]
+        return (
+            _cut_pass(run)[0]
+            if experiment == KNOCKOUT
+            else _measure(run, experiment)[0]
+        )
 
     return effects
 
@@ -162,7 +221,10 @@ def cut_states(run: DatasetRun) -> dict[str, Tensor]:
     if earlier:
         return {name: states[0, 0] for name, states in earlier.items()}
     cut = {name: _cut_pass(run)[1][name] for name in run.keeping_states}
-    return {name: states[run.headline_index if len(states) > 1 else 0] for name, states in cut.items()}
+    return {
+        name: states[run.headline_index if len(states) > 1 else 0]
+        for name, states in cut.items()
+    }
 
 
 def principal(run: DatasetRun) -> dict[str, Tensor]:
@@ -174,14 +236,20 @@ def principal(run: DatasetRun) -> dict[str, Tensor]:
         if name not in (CLEAN, KNOCKOUT):
             states = at_headline
         if name != CLEAN:
-            reduced[f"displacement/{name}"] = displacement(clean[run.headline_index], at_headline[0])
-        reduced[name] = _along_directions(run, states.flatten(0, 1), name).unflatten(0, states.shape[:2])
+            reduced[f"displacement/{name}"] = displacement(
+                clean[run.headline_index], at_headline[0]
+            )
+        reduced[name] = _along_directions(run, states.flatten(0, 1), name).unflatten(
+            0, states.shape[:2]
+        )
     return reduced
 
 
 def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
     directions = run.directions_of(states.shape[1])
-    return run.job.fits(principal_states, states, directions, title=f"principal directions: {name}")
+    return run.job.fits(
+        principal_states, states, directions, title=f"principal directions: {name}"
+    )
 
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
@@ -191,16 +259,22 @@ def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
 
 
 def _measure(
-    run: DatasetRun, experiment: str, after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None
+    run: DatasetRun,
+    experiment: str,
+    after_pass: Callable[[Sequence[Effect]], None] = lambda effects: None,
 ) -> tuple[Measurements, CutStates]:
     job, items, setting = run.job, run.used_items, run.setting
-    planned, missing = plan_experiment(run.interventions(experiment), items, setting, job.planner.windows, NEEDED)
+    planned, missing = plan_experiment(
+        run.interventions(experiment), items, setting, job.planner.windows, NEEDED
+    )
     passes = passes_of(planned, items, setting, job.planner, run.is_compiled)
 
     def keep(intervention: Intervention) -> list[Place]:
         return job.places if intervention.name == KNOCKOUT else [job.headline]
 
-    effects, states = measure(job.executor, passes, run.scoring, setting, keep, job.progress, after_pass)
+    effects, states = measure(
+        job.executor, passes, run.scoring, setting, keep, job.progress, after_pass
+    )
     refuse_no_ops(effects, run["clean-scores"])
     return Measurements(effects, missing), states
 
@@ -211,14 +285,25 @@ def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
     It is in the index, so that `verify` accepts a run that was stopped before that.
     """
     job, headline = run.job, (run.job.recipe.site, run.job.recipe.position)
-    is_wanted = job.recipe.report and not job.for_detectors and MANIFEST not in job.folder.results
+    is_wanted = (
+        job.recipe.report
+        and not job.for_detectors
+        and MANIFEST not in job.folder.results
+    )
     if not is_wanted or run.name in job.first_curves:
         return
-    from anchorscope.report.charts import preliminary_chart  # only here: matplotlib takes a second
+    from anchorscope.report.charts import (
+        preliminary_chart,
+    )  # only here: matplotlib takes a second
 
-    measured, layers = run.measured_at_places(effects)[headline], tuple(run.headline_probes.reference[0].tolist())
+    measured, layers = (
+        run.measured_at_places(effects)[headline],
+        tuple(run.headline_probes.reference[0].tolist()),
+    )
     variants = {effect.intervention: effect.variant for effect in effects}
-    curves = first_curves(job.model_name, run.name, headline, measured, variants, run.weights)
+    curves = first_curves(
+        job.model_name, run.name, headline, measured, variants, run.weights
+    )
     job.first_curves[run.name] = curves, layers
     chart = preliminary_chart(
         pl.concat([curves for curves, _ in job.first_curves.values()]),
@@ -230,22 +315,37 @@ def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
     chart.write(content, "png")
     job.folder.write_early(_CHART, content.getvalue())
     if len(job.first_curves) == 1:
-        job.progress.note(f"first chart: {job.folder.path / _CHART} (preliminary, controls still running)")
+        job.progress.note(
+            f"first chart: {job.folder.path / _CHART} (preliminary, controls still running)"
+        )
 
 
 def refits(run: DatasetRun) -> Arrays:
     """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
     states = run["cut-states"]
     calls = [(name, of_cut, run.splits) for name, of_cut in states.items()]
-    logits = run.job.fits.each(crossfit.refit_logits, calls, [f"refit {name}" for name in states])
+    logits = run.job.fits.each(
+        crossfit.refit_logits, calls, [f"refit {name}" for name in states]
+    )
     return dict(zip(states, logits, strict=True))
 
 
 def permuted_refits(run: DatasetRun) -> Arrays:
     """AUC of probes trained on the cut states and permuted labels, [permutation]: what chance is for the refit."""
-    permuted = crossfit.permuted_truth(run.splits, stream(run.job.recipe.seed, "permuted labels", run.name))
-    inputs = run["cut-states"][KNOCKOUT], run.splits, run.headline_probes.reference[0], permuted
-    return {KNOCKOUT: run.job.fits(crossfit.permuted_areas, *inputs, title="permuted labels")}
+    permuted = crossfit.permuted_truth(
+        run.splits, stream(run.job.recipe.seed, "permuted labels", run.name)
+    )
+    inputs = (
+        run["cut-states"][KNOCKOUT],
+        run.splits,
+        run.headline_probes.reference[0],
+        permuted,
+    )
+    return {
+        KNOCKOUT: run.job.fits(
+            crossfit.permuted_areas, *inputs, title="permuted labels"
+        )
+    }
 
 
 # The parts of the evidence.
@@ -253,12 +353,24 @@ def permuted_refits(run: DatasetRun) -> Arrays:
 
 def evidence_terms(run: DatasetRun) -> Arrays:
     """The terms of every view and control, held-out scores, and displacements; scores alone of too few answers."""
-    states, headline, items = dict(run["principal-states"]), run.headline_index, run.evidence_items
-    moved = {name: states.pop(name).numpy() for name in list(states) if name.startswith("displacement/")}
+    states, headline, items = (
+        dict(run["principal-states"]),
+        run.headline_index,
+        run.evidence_items,
+    )
+    moved = {
+        name: states.pop(name).numpy()
+        for name in list(states)
+        if name.startswith("displacement/")
+    }
     states[BEFORE] = _along_directions(run, run["before-answer"], BEFORE)[None]
     position, site = run.job.headline
-    floor = run.job.places.index((position, (site + 1) % len(SITES)))  # another site, whose clean state is its view
-    return moved | run.job.fits(parts.solve_parts, states, items, headline, floor, title="evidence")
+    floor = run.job.places.index(
+        (position, (site + 1) % len(SITES))
+    )  # another site, whose clean state is its view
+    return moved | run.job.fits(
+        parts.solve_parts, states, items, headline, floor, title="evidence"
+    )
 
 
 def answer_alone(run: DatasetRun) -> Tensor:
@@ -269,9 +381,13 @@ def answer_alone(run: DatasetRun) -> Tensor:
 def null_scores(run: DatasetRun) -> Arrays:
     """Log-odds by probes that read the question only or the answer only, at the headline place, [layer, item]."""
     views = {QUESTION_ONLY: run["before-answer"], ANSWER_ONLY: run["answer-alone"]}
-    reduced = {name: _along_directions(run, states, name) for name, states in views.items()}
+    reduced = {
+        name: _along_directions(run, states, name) for name, states in views.items()
+    }
     return {
-        name: run.job.fits(parts.held_out_scores, states, run.evidence_items, name, title=name)
+        name: run.job.fits(
+            parts.held_out_scores, states, run.evidence_items, name, title=name
+        )
         for name, states in reduced.items()
     }
 
@@ -283,8 +399,12 @@ def random_weight_terms(run: DatasetRun) -> Arrays:
     return _solve_control(run, views, run.evidence_items, RANDOM_WEIGHTS)
 
 
-def _solve_control(run: DatasetRun, states: Mapping[str, Tensor], items: EvidenceItems, name: str) -> Arrays:
-    reduced = {view: _along_directions(run, part, name) for view, part in states.items()}
+def _solve_control(
+    run: DatasetRun, states: Mapping[str, Tensor], items: EvidenceItems, name: str
+) -> Arrays:
+    reduced = {
+        view: _along_directions(run, part, name) for view, part in states.items()
+    }
     return run.job.fits(parts.solve_control, reduced, items, name, title=name)
 
 
@@ -294,45 +414,74 @@ def source_terms(run: DatasetRun) -> Arrays:
     names = sources.source_names(items)
     if not names:
         return {}
-    clean, log_odds = run["clean-states"][position, site], run["clean-scores"][:, position, site, 0].T
+    clean, log_odds = (
+        run["clean-states"][position, site],
+        run["clean-scores"][:, position, site, 0].T,
+    )
     own_probes = run.scoring.probes(only=(position, site, 0))
-    ran, log_probs = sources.run_sources(run.headline_passes, clean, log_odds, own_probes)
-    numbers = sources.item_numbers(items, ran, clean, log_odds, log_probs, run["attention-mass"], run.headline_band)
+    ran, log_probs = sources.run_sources(
+        run.headline_passes, clean, log_odds, own_probes
+    )
+    numbers = sources.item_numbers(
+        items, ran, clean, log_odds, log_probs, run["attention-mass"], run.headline_band
+    )
     if not run.evidence_items.are_enough:
         return numbers
     states = {key: cut.states for key, cut in ran.items()}
     states |= sources.run_exchanged(run.headline_passes, clean)
-    views = {key: _along_directions(run, view, "/".join(key)) for key, view in states.items()}
-    views[sources.SOURCE, sources.ANSWER] = _along_directions(run, run["before-answer"], sources.ANSWER)
-    pair, reduced = sources.choose_pair(job.recipe.parts, names), _along_directions(run, clean, CLEAN)
+    views = {
+        key: _along_directions(run, view, "/".join(key)) for key, view in states.items()
+    }
+    views[sources.SOURCE, sources.ANSWER] = _along_directions(
+        run, run["before-answer"], sources.ANSWER
+    )
+    pair, reduced = (
+        sources.choose_pair(job.recipe.parts, names),
+        _along_directions(run, clean, CLEAN),
+    )
     inputs = reduced, views, pair, run.evidence_items, kinds_of(items)
     return numbers | job.fits(sources.solve_sources, *inputs, title="sources")
 
 
 def resample_terms(run: DatasetRun) -> Arrays:
     """The terms with another item's key words put in; made where patching is asked for."""
-    return _rewritten_terms(run, RESAMPLE, further_runs.resampled_texts(run.used_items, run.setting), BEFORE)
+    return _rewritten_terms(
+        run, RESAMPLE, further_runs.resampled_texts(run.used_items, run.setting), BEFORE
+    )
 
 
 def paraphrase_terms(run: DatasetRun) -> Arrays:
     """The terms of the question in another sentence; made where other wordings are asked for."""
-    return _rewritten_terms(run, PARAPHRASE, further_runs.paraphrased_texts(run.used_items, run.setting))
+    return _rewritten_terms(
+        run, PARAPHRASE, further_runs.paraphrased_texts(run.used_items, run.setting)
+    )
 
 
-def _rewritten_terms(run: DatasetRun, name: str, texts: Mapping[int, TokenSequence], *beside: str) -> Arrays:
+def _rewritten_terms(
+    run: DatasetRun, name: str, texts: Mapping[int, TokenSequence], *beside: str
+) -> Arrays:
     """The terms of a view that reads other texts, of the items that have one; empty where they are too few."""
     job, some = run.job, np.array(sorted(texts), dtype=np.int64)
     items = run.evidence_items.take(some)
     if not items.are_enough:
         if run.evidence_items.are_enough:
             needed = f"{parts.FEWEST_ANSWERS} answers in {parts.FEWEST_GROUPS} groups are needed"
-            job.folder.tell(f"{run.name}: {name} is not measured: {len(some)} answers have such a text, {needed}")
+            job.folder.tell(
+                f"{run.name}: {name} is not measured: {len(some)} answers have such a text, {needed}"
+            )
         return {}
-    view = further_runs.rewritten_states(run.headline_passes, [texts[index] for index in some.tolist()], name)
+    view = further_runs.rewritten_states(
+        run.headline_passes, [texts[index] for index in some.tolist()], name
+    )
     clean = run["clean-states"].flatten(0, 1)[run.headline_index][:, some]
-    states = {CLEAN: clean, CUT: view} | dict.fromkeys(beside, run["before-answer"][:, some])
+    states = {CLEAN: clean, CUT: view} | dict.fromkeys(
+        beside, run["before-answer"][:, some]
+    )
     terms = _solve_control(run, states, items, name)
-    return terms | {f"items/{name}": some, f"displacement/{name}": displacement(clean, view).numpy()}
+    return terms | {
+        f"items/{name}": some,
+        f"displacement/{name}": displacement(clean, view).numpy(),
+    }
 
 
 def evidence_parts(run: DatasetRun) -> dict[str, pl.DataFrame]:
@@ -341,7 +490,11 @@ def evidence_parts(run: DatasetRun) -> dict[str, pl.DataFrame]:
     stored = run["evidence-terms"].copy()
     for name in (RANDOM_WEIGHTS, RESAMPLE, PARAPHRASE):
         stored |= run.made(f"evidence-{name}")
-    subsets = {name.removeprefix("items/"): some for name, some in stored.items() if name.startswith("items/")}
+    subsets = {
+        name.removeprefix("items/"): some
+        for name, some in stored.items()
+        if name.startswith("items/")
+    }
     dataset = part_tables.PartsOfDataset(
         job.model_name,
         run.name,
@@ -372,7 +525,9 @@ def samples(run: DatasetRun) -> list[list[Answer]]:
     asked = [replace(item.question, model_answer=None) for item in run.used_items]
     longest, batch = job.recipe.max_new_tokens, job.planner.batch_tokens
     plan = plan_answers(asked, writer.tokenizer, writer.template, longest, batch)
-    written = run_answers(job.executor, plan.sampled(number, job.recipe.seed), job.progress)
+    written = run_answers(
+        job.executor, plan.sampled(number, job.recipe.seed), job.progress
+    )
     return [written[first : first + number] for first in range(0, len(written), number)]
 
 
@@ -393,11 +548,16 @@ def detection_states(run: DatasetRun) -> dict[str, Tensor]:
     job, earlier = run.job, run.kept_states("detection-states", DETECTION_RUNS)
     if earlier:
         return {name: states[0, 0] for name, states in earlier.items()}
-    states = {"answer-only": run["answer-alone"], "answer-mean": further_runs.mean_answer_states(run.headline_passes)}
+    states = {
+        "answer-only": run["answer-alone"],
+        "answer-mean": further_runs.mean_answer_states(run.headline_passes),
+    }
     states |= further_runs.boosted_states(run.headline_passes)
     if job.planner.has_room_for_twin:
         title = "random weights, clean"
-        states[RANDOM_WEIGHTS] = further_runs.clean_states_at(run.headline_passes, title, random_weights=True)
+        states[RANDOM_WEIGHTS] = further_runs.clean_states_at(
+            run.headline_passes, title, random_weights=True
+        )
     else:
         why = "a second model of this size does not fit beside the first"
         job.folder.tell(f"{run.name}: states of {RANDOM_WEIGHTS} are left out; {why}")
@@ -409,7 +569,10 @@ def detection_states(run: DatasetRun) -> dict[str, Tensor]:
 
 def tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
     """Curves, scores, pathways and summary."""
-    recipe, used = run.job.recipe, [run.items_with_log_probs[index] for index in run.used]
+    recipe, used = (
+        run.job.recipe,
+        [run.items_with_log_probs[index] for index in run.used],
+    )
     sure = [result_tables.confidence(item.answer) for item in used]
     evidence = Evidence(
         model=run.job.model_name,

@@ -37,7 +37,11 @@ def _is_text(value: object) -> bool:
 
 def _is_list(values: object, *kinds: type) -> bool:
     """Whether a value is a list of these, not empty and without repetition."""
-    if not isinstance(values, list) or not values or not all(type(value) in kinds for value in values):
+    if (
+        not isinstance(values, list)
+        or not values
+        or not all(type(value) in kinds for value in values)
+    ):
         return False
     return len(set(map(repr, values))) == len(values)
 
@@ -45,11 +49,26 @@ def _is_list(values: object, *kinds: type) -> bool:
 _TABLE = 'a name, or a table {name = "…", model = "…"}'
 _KEYS: dict[str, tuple[Callable[[object], bool], str]] = {
     "name": (_is_text, "a few words"),
-    "models": (lambda value: _is_list(value, str, dict), f"a list of models, none twice; each is {_TABLE}"),
-    "datasets": (lambda value: _is_list(value, str), 'a list of datasets, none twice: "atlas", the path of a file …'),
-    "prompts": (lambda value: _is_list(value, str), "a list of prompts' names, none twice"),
-    "seeds": (lambda value: _is_list(value, int), "a list of whole numbers, none twice"),
-    "defaults": (lambda value: isinstance(value, dict), "a table of options, [defaults]"),
+    "models": (
+        lambda value: _is_list(value, str, dict),
+        f"a list of models, none twice; each is {_TABLE}",
+    ),
+    "datasets": (
+        lambda value: _is_list(value, str),
+        'a list of datasets, none twice: "atlas", the path of a file …',
+    ),
+    "prompts": (
+        lambda value: _is_list(value, str),
+        "a list of prompts' names, none twice",
+    ),
+    "seeds": (
+        lambda value: _is_list(value, int),
+        "a list of whole numbers, none twice",
+    ),
+    "defaults": (
+        lambda value: isinstance(value, dict),
+        "a table of options, [defaults]",
+    ),
 }
 """The keys of a study: what their values must be, in code and in words."""
 _AXES = {"prompts": "prompt", "seeds": "seed"}
@@ -101,7 +120,9 @@ class Study:
 def read_study(path: Path) -> Study:
     """The study in a file, every run checked; one clear line for the first mistake."""
     if path.is_dir():
-        raise UserError(f"Study {str(path)!r} is a folder, and a .toml file is needed; a study's folder is --out.")
+        raise UserError(
+            f"Study {str(path)!r} is a folder, and a .toml file is needed; a study's folder is --out."
+        )
     try:
         content = read_recipe(path)
     except UserError as error:
@@ -113,20 +134,38 @@ def make_study(content: Mapping[str, Any], name: str) -> Study:
     """A study from what its file says; `name` is used where it gives none."""
     for key in content:
         if key not in _KEYS:
-            hint = f"Options of runs stand under [defaults]: {key} = …" if key in Recipe.model_fields else ""
+            hint = (
+                f"Options of runs stand under [defaults]: {key} = …"
+                if key in Recipe.model_fields
+                else ""
+            )
             raise unknown("key of a study", key, tuple(_KEYS), hint)
     given = {"name": name, "models": None, "datasets": None, "defaults": {}, **content}
     for key, value in given.items():
         is_right, words = _KEYS[key]
         if not is_right(value):
-            raise UserError(f"The study's {key!r} is {shortened(value)}; it must be {words}.")
-    for key in ("model", *_KEYS, *(option for axis, option in _AXES.items() if axis in given)):
+            raise UserError(
+                f"The study's {key!r} is {shortened(value)}; it must be {words}."
+            )
+    for key in (
+        "model",
+        *_KEYS,
+        *(option for axis, option in _AXES.items() if axis in given),
+    ):
         if key in given["defaults"]:
-            raise UserError(f"The study has {key!r} under [defaults]; list it above the first table, and only there.")
+            raise UserError(
+                f"The study has {key!r} under [defaults]; list it above the first table, and only there."
+            )
     models = _models(given["models"])
     runs = [run for model, own in models.items() for run in _runs_of(model, own, given)]
-    tables = [{"name": model, **_with_whole_paths(own)} for model, own in models.items()]
-    return Study(given["name"], tuple(runs), {**_with_whole_paths(content), "name": given["name"], "models": tables})
+    tables = [
+        {"name": model, **_with_whole_paths(own)} for model, own in models.items()
+    ]
+    return Study(
+        given["name"],
+        tuple(runs),
+        {**_with_whole_paths(content), "name": given["name"], "models": tables},
+    )
 
 
 def _models(entries: list[Any]) -> dict[str, dict[str, Any]]:
@@ -138,7 +177,9 @@ def _models(entries: list[Any]) -> dict[str, dict[str, Any]]:
         called = options.pop("name", model)
         name = _folder_name(str(called))
         if not (_is_text(model) and _is_text(called) and name):
-            raise UserError(f"The study has the model {shortened(entry)}; a model is {_TABLE}.")
+            raise UserError(
+                f"The study has the model {shortened(entry)}; a model is {_TABLE}."
+            )
         if name in models:
             raise UserError(
                 f"Two models of the study are called {name!r}: {shortened(models[name]['model'])} and "
@@ -148,27 +189,47 @@ def _models(entries: list[Any]) -> dict[str, dict[str, Any]]:
     return models
 
 
-def _runs_of(model: str, own: Mapping[str, Any], given: Mapping[str, Any]) -> list[StudyRun]:
+def _runs_of(
+    model: str, own: Mapping[str, Any], given: Mapping[str, Any]
+) -> list[StudyRun]:
     """Every prompt and seed of one model; one that its own table sets is the only one."""
-    axes = [[own[option]] if option in own else given.get(axis, [None]) for axis, option in _AXES.items()]
+    axes = [
+        [own[option]] if option in own else given.get(axis, [None])
+        for axis, option in _AXES.items()
+    ]
     runs = []
     for values in product(*axes):
-        chosen = {option: value for option, value in zip(_AXES.values(), values, strict=True) if value is not None}
+        chosen = {
+            option: value
+            for option, value in zip(_AXES.values(), values, strict=True)
+            if value is not None
+        }
         prompt = f"-{chosen['prompt']}" if "prompts" in given else ""
         seed = f"-seed{chosen['seed']}" if "seeds" in given else ""
         try:
-            recipe = make_recipe({"datasets": given["datasets"], **given["defaults"], **own, **chosen})
+            recipe = make_recipe(
+                {"datasets": given["datasets"], **given["defaults"], **own, **chosen}
+            )
         except UserError as error:
             raise UserError(f"Model {model!r} of the study: {error}") from None
         whole = _with_whole_paths({"model": recipe.model, "datasets": recipe.datasets})
-        recipe = recipe.model_copy(update={**whole, "datasets": tuple(whole["datasets"])})
+        recipe = recipe.model_copy(
+            update={**whole, "datasets": tuple(whole["datasets"])}
+        )
         runs.append(StudyRun(model + prompt + seed, model, recipe))
     return runs
 
 
 def _folder_name(text: str) -> str:
     """A folder's name from a model's: its last part in small letters."""
-    last = next((part for part in reversed(re.split(r"[/\\:]", text.strip())) if part.strip(".")), "")
+    last = next(
+        (
+            part
+            for part in reversed(re.split(r"[/\\:]", text.strip()))
+            if part.strip(".")
+        ),
+        "",
+    )
     return re.sub(r"[^a-z0-9._]+", "-", last.lower()).strip(".-")[:_LONGEST_NAME]
 
 
@@ -179,6 +240,8 @@ def _with_whole_paths(table: Mapping[str, Any]) -> dict[str, Any]:
         whole["datasets"] = [absolute(text) for text in table["datasets"]]
     if "model" in table:
         model = table["model"]
-        is_name = model in EMBEDDED or model.startswith("shape:") or not os.path.exists(model)
+        is_name = (
+            model in EMBEDDED or model.startswith("shape:") or not os.path.exists(model)
+        )
         whole["model"] = model if is_name else os.path.realpath(model)
     return whole

@@ -15,11 +15,23 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.prepare import ask, resolve
 from anchorscope.progress import Progress
 from anchorscope.study.grid import Study
-from anchorscope.study.study_folder import DONE, PAGE, StudyFolder, open_study, run_state, write_page
+from anchorscope.study.study_folder import (
+    DONE,
+    PAGE,
+    StudyFolder,
+    open_study,
+    run_state,
+    write_page,
+)
 
 
 def run_study(
-    study: Study, source: Path, out: Path, tell: Callable[[str], None], progress: Callable[[], Progress], choice: Choice
+    study: Study,
+    source: Path,
+    out: Path,
+    tell: Callable[[str], None],
+    progress: Callable[[], Progress],
+    choice: Choice,
 ) -> dict[str, str]:
     """Runs what is missing of a study into a folder, and writes the page after every model.
 
@@ -29,16 +41,29 @@ def run_study(
     check_study(study, out, choice.kind == "ray")
     incomplete: dict[str, str] = {}
     with open_study(out, study, source) as folder, closing(WarmModels()) as warm:
-        titles = {run.name: f"[{number}/{len(study.runs)}] {run.name}" for number, run in enumerate(study.runs, 1)}
+        titles = {
+            run.name: f"[{number}/{len(study.runs)}] {run.name}"
+            for number, run in enumerate(study.runs, 1)
+        }
         for _, of_model in groupby(study.runs, key=lambda run: run.model):
             missing = [run for run in of_model if run_state(folder, run).state != DONE]
             for run in missing:
-                tell(f"{titles[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}")
+                tell(
+                    f"{titles[run.name]}: {', '.join(parse_spec(text).name for text in run.recipe.datasets)}"
+                )
                 try:
                     target = folder.run(run.name)
-                    run_recipe(run.recipe, target, progress=progress(), choice=choice, warm=warm)
+                    run_recipe(
+                        run.recipe,
+                        target,
+                        progress=progress(),
+                        choice=choice,
+                        warm=warm,
+                    )
                     folder.set_failure(run, None)
-                except Incomplete as error:  # the model's other runs would have the same workers
+                except (
+                    Incomplete
+                ) as error:  # the model's other runs would have the same workers
                     warm.close()
                     incomplete[run.name] = " ".join(str(error).split())
                     tell(f"{titles[run.name]} incomplete: {incomplete[run.name]}")
@@ -70,7 +95,10 @@ def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:
                 if not is_hub_id(recipe.model) or Path(recipe.model).exists():
                     read_facts(*source)
             for spec in map(parse_spec, recipe.datasets):
-                if spec.path is not None and (asked := (spec, recipe.columns, recipe.limit)) not in datasets:
+                if (
+                    spec.path is not None
+                    and (asked := (spec, recipe.columns, recipe.limit)) not in datasets
+                ):
                     datasets.add(asked)
                     ask(recipe, spec)
         except UserError as error:

@@ -23,7 +23,16 @@ from anchorscope.artefacts.sealed_folder import (
     sealed_text,
 )
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, PARTIAL, is_locked, make_folder, move_aside, replacing, sha256, writable
+from anchorscope.files import (
+    LOCK,
+    PARTIAL,
+    is_locked,
+    make_folder,
+    move_aside,
+    replacing,
+    sha256,
+    writable,
+)
 from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.study.grid import Study, StudyRun, read_study
@@ -31,10 +40,22 @@ from anchorscope.study.grid import Study, StudyRun, read_study
 FILE, RUNS, COMPARED = "study.toml", "runs", "comparison"
 """The study's own file, the folder of its runs, and that of their comparison."""
 PAGE = f"{COMPARED}/report.html"
-DONE, RUNNING, FAILED, STOPPED, WAITING = STATES = ("done", "running", "failed", "stopped", "waiting")
+DONE, RUNNING, FAILED, STOPPED, WAITING = STATES = (
+    "done",
+    "running",
+    "failed",
+    "stopped",
+    "waiting",
+)
 """Of a run. Stopped: started, and resumed by the same command. Waiting: not begun, or finished with other options."""
 _OURS = (LOCK, RUNS, COMPARED, FILE, f"{STUDY_MARKER}{PARTIAL}", f"{FILE}{PARTIAL}")
-_MACHINE = {"device": "auto", "dtype": "auto", "evidence_items": None, "batch_tokens": None, "threads": None}
+_MACHINE = {
+    "device": "auto",
+    "dtype": "auto",
+    "evidence_items": None,
+    "batch_tokens": None,
+    "threads": None,
+}
 """Options that a run settles itself where the study leaves them open, with the value that leaves them so."""
 
 
@@ -55,16 +76,27 @@ class StudyFolder:
 
     def save(self) -> None:
         """Writes study.json, whole."""
-        command = shlex.join(["anchorscope", "study", "report", "--out", str(self.path)])
+        command = shlex.join(
+            ["anchorscope", "study", "report", "--out", str(self.path)]
+        )
         runs = [run.name for run in self.study.runs]
-        content = {"name": self.study.name, "runs": runs, "failed": self.failed, "command": command}
+        content = {
+            "name": self.study.name,
+            "runs": runs,
+            "failed": self.failed,
+            "command": command,
+        }
         with replacing(self.path / STUDY_MARKER) as half_made:
-            half_made.write_text(sealed_text(self.path, content, [FILE]), encoding="utf-8")
+            half_made.write_text(
+                sealed_text(self.path, content, [FILE]), encoding="utf-8"
+            )
 
     def set_failure(self, run: StudyRun, line: str | None) -> None:
         """Keeps why a run failed, or forgets it."""
         self.failed.pop(run.name, None)
-        self.failed |= {run.name: {"key": run.key, "line": line}} if line is not None else {}
+        self.failed |= (
+            {run.name: {"key": run.key, "line": line}} if line is not None else {}
+        )
         self.save()
 
 
@@ -77,14 +109,18 @@ def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
     file = path / FILE
 
     def refuse() -> None:
-        if not (path / STUDY_MARKER).is_file():  # a user's files beside a study's are left alone
+        if not (
+            path / STUDY_MARKER
+        ).is_file():  # a user's files beside a study's are left alone
             refuse_foreign(path, _OURS)
 
     with open_locked(path, refuse):
         with writable(path):
             folder = read_folder(path, study)
             make_folder(path / RUNS)
-            if not (file.exists() and source.exists() and os.path.samefile(file, source)):
+            if not (
+                file.exists() and source.exists() and os.path.samefile(file, source)
+            ):
                 if file.exists() and sha256(file) != folder.written.get(FILE):
                     move_aside(file)
                 with replacing(file) as half_made:
@@ -153,14 +189,24 @@ class Status:
     def record(self) -> dict[str, Any]:
         """For programs."""
         counts = {state: self.count(state) for state in STATES}
-        about = {"study": self.name, "out": self.folder, "running": self.running, "counts": counts}
+        about = {
+            "study": self.name,
+            "out": self.folder,
+            "running": self.running,
+            "counts": counts,
+        }
         return {**about, "runs": [asdict(run) for run in self.runs]}
 
 
 def status_of(study: Study, path: Path) -> Status:
     """The states of all runs of a study in its folder, which need not be there yet."""
     folder = read_folder(path, study)
-    return Status(study.name, str(path), is_locked(path), tuple(run_state(folder, run) for run in study.runs))
+    return Status(
+        study.name,
+        str(path),
+        is_locked(path),
+        tuple(run_state(folder, run) for run in study.runs),
+    )
 
 
 def run_state(folder: StudyFolder, run: StudyRun) -> RunState:
@@ -189,13 +235,23 @@ def _not_as_asked(path: Path, asked: Recipe) -> str | None:
         made = make_recipe(read_recipe(path / "recipe.toml"))
     except UserError as error:
         return str(error)
-    differing = [name.replace("_", "-") for name in Recipe.model_fields if not _fits(name, made, asked)]
-    return f"finished with another {', '.join(differing)}; the same command brings it up to date" if differing else None
+    differing = [
+        name.replace("_", "-")
+        for name in Recipe.model_fields
+        if not _fits(name, made, asked)
+    ]
+    return (
+        f"finished with another {', '.join(differing)}; the same command brings it up to date"
+        if differing
+        else None
+    )
 
 
 def _fits(name: str, made: Recipe, asked: Recipe) -> bool:
     has, wants = getattr(made, name), getattr(asked, name)
-    if name == "evidence":  # a run that is resumed keeps the experiments that it has made
+    if (
+        name == "evidence"
+    ):  # a run that is resumed keeps the experiments that it has made
         return set(wants) <= set(has)
     return bool(has == wants) or (name in _MACHINE and wants == _MACHINE[name])
 
@@ -206,7 +262,9 @@ def _fits(name: str, made: Recipe, asked: Recipe) -> bool:
 def report_study(study: Study, source: Path, out: Path, progress: Progress) -> Path:
     """Writes the page of what is done so far."""
     if not status_of(study, out).count(DONE):
-        raise UserError(f"No run of the study in {str(out)!r} is done yet; run it with: {_command(out)}")
+        raise UserError(
+            f"No run of the study in {str(out)!r} is done yet; run it with: {_command(out)}"
+        )
     with open_study(out, study, source) as folder:
         write_page(folder, progress)
     return out / PAGE
@@ -214,7 +272,10 @@ def report_study(study: Study, source: Path, out: Path, progress: Progress) -> P
 
 def write_page(folder: StudyFolder, progress: Progress) -> None:
     """The comparison of what is done so far, if anything is: of several models the first run each, of one all runs."""
-    from anchorscope.comparing.compare import NamedRun, write_folder  # only here: `study status` is to be quick
+    from anchorscope.comparing.compare import (
+        NamedRun,
+        write_folder,
+    )  # only here: `study status` is to be quick
     from anchorscope.comparing.rules import REFUSABLE
     from anchorscope.finished import FinishedRun, open_finished
 
@@ -228,7 +289,10 @@ def write_page(folder: StudyFolder, progress: Progress) -> None:
                 finished[run.name] = open_finished(Path(run.folder))
                 models.setdefault(run.model, []).append(run.name)
             except UserError:  # damaged since it was made
-                states[run.name] = "damaged", f"see: anchorscope verify {shlex.quote(run.folder)}"
+                states[run.name] = (
+                    "damaged",
+                    f"see: anchorscope verify {shlex.quote(run.folder)}",
+                )
     if not finished:
         return
     shown = {model: names[0] for model, names in models.items()}
@@ -236,12 +300,19 @@ def write_page(folder: StudyFolder, progress: Progress) -> None:
         shown = {name: name for name in finished}
     write_folder(
         folder.path / COMPARED,
-        [NamedRun(label, f"{RUNS}/{name}", finished[name]) for label, name in shown.items()],
+        [
+            NamedRun(label, f"{RUNS}/{name}", finished[name])
+            for label, name in shown.items()
+        ],
         REFUSABLE,
         _command(folder.path),
         progress,
         study=folder.study.name,
-        other_runs=tuple((name, *state) for name, state in states.items() if name not in shown.values()),
+        other_runs=tuple(
+            (name, *state)
+            for name, state in states.items()
+            if name not in shown.values()
+        ),
         pages={
             name: f"../{RUNS}/{name}/report.html"
             for name, run in finished.items()
@@ -251,4 +322,6 @@ def write_page(folder: StudyFolder, progress: Progress) -> None:
 
 
 def _command(out: Path) -> str:
-    return shlex.join(["anchorscope", "study", "run", os.path.join(out, FILE), "--out", str(out)])
+    return shlex.join(
+        ["anchorscope", "study", "run", os.path.join(out, FILE), "--out", str(out)]
+    )

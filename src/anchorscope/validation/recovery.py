@@ -77,22 +77,39 @@ def read_items(run: Path) -> Items:
 
 def read_scores(run: Path, items: Items) -> list[Score]:
     """All that the run's experiments say."""
-    return [*_baselines(run, items), *_interventions(run, items), *_values(run, items), *_assignments(run, items)]
+    return [
+        *_baselines(run, items),
+        *_interventions(run, items),
+        *_values(run, items),
+        *_assignments(run, items),
+    ]
 
 
 def _headline(run: Path) -> pl.Expr:
     recipe = read_recipe(run / "recipe.toml")
-    return (pl.col("site") == recipe["site"]) & (pl.col("position") == recipe["position"])
+    return (pl.col("site") == recipe["site"]) & (
+        pl.col("position") == recipe["position"]
+    )
 
 
 def _at_reference(run: Path, items: Items) -> pl.DataFrame:
     """Log-odds of every run of every item at its reference layer, before and after."""
     at_headline = _headline(run)
-    paths = pl.read_parquet(run / "pathways.parquet").filter(at_headline & (pl.col("assignment") == "plain"))
-    effects = pl.read_parquet(run / "effects.parquet").filter(at_headline & (pl.col("probe") == "full"))
+    paths = pl.read_parquet(run / "pathways.parquet").filter(
+        at_headline & (pl.col("assignment") == "plain")
+    )
+    effects = pl.read_parquet(run / "effects.parquet").filter(
+        at_headline & (pl.col("probe") == "full")
+    )
     return (
-        effects.join(paths.select("dataset", "item_id", "reference_layer"), on=["dataset", "item_id"])
-        .join(pl.DataFrame({"item_id": items.ids, "truthful": items.truthful}), on="item_id")
+        effects.join(
+            paths.select("dataset", "item_id", "reference_layer"),
+            on=["dataset", "item_id"],
+        )
+        .join(
+            pl.DataFrame({"item_id": items.ids, "truthful": items.truthful}),
+            on="item_id",
+        )
         .select(
             "item_id",
             "intervention",
@@ -109,7 +126,11 @@ def _baselines(run: Path, items: Items) -> list[Score]:
     sure = clean.select("item_id", value=-pl.col("before").abs())
     return [
         Score("baseline", "the answer is true", items.truthful.astype(float)),
-        Score("baseline", "how unsure the clean probe is", _over_items(sure, "value", items)),
+        Score(
+            "baseline",
+            "how unsure the clean probe is",
+            _over_items(sure, "value", items),
+        ),
     ]
 
 
@@ -133,7 +154,14 @@ def _interventions(run: Path, items: Items) -> list[Score]:
         if rows.height:
             flips = _over_items(rows, "flips", items)
             called = np.where(np.isfinite(flips), flips > 0.5, np.nan)
-            scores.append(Score(entry.experiment, name, 100 * _over_items(rows, "lost", items), called))
+            scores.append(
+                Score(
+                    entry.experiment,
+                    name,
+                    100 * _over_items(rows, "lost", items),
+                    called,
+                )
+            )
     return scores
 
 
@@ -146,11 +174,15 @@ def _assignments(run: Path, items: Items) -> list[Score]:
     """The calls of the rules that the report shows; the call itself is the score."""
     paths = pl.read_parquet(run / "pathways.parquet").filter(_headline(run))
     scores = []
-    for (assignment, probe), rows in paths.group_by("assignment", "probe", maintain_order=True):
+    for (assignment, probe), rows in paths.group_by(
+        "assignment", "probe", maintain_order=True
+    ):
         called = rows.select(
             "item_id",
             value=pl.col("pathway").replace_strict(
-                {"Q-Anchored": 1.0, "A-Anchored": 0.0}, default=None, return_dtype=pl.Float64
+                {"Q-Anchored": 1.0, "A-Anchored": 0.0},
+                default=None,
+                return_dtype=pl.Float64,
             ),
         )
         values = _over_items(called, "value", items)
@@ -162,14 +194,22 @@ def _assignments(run: Path, items: Items) -> list[Score]:
 def _values(run: Path, items: Items) -> list[Score]:
     frame = pl.read_parquet(run / "experiment_items.parquet")
     scores = []
-    for key, rows in frame.group_by("experiment", "quantity", "variant", maintain_order=True):
+    for key, rows in frame.group_by(
+        "experiment", "quantity", "variant", maintain_order=True
+    ):
         experiment, quantity, variant = (str(part) for part in key)
         if (experiment, quantity) not in _TAKEN:
             continue
         values = _over_items(rows, "value", items)
-        if quantity == "delta_p_reference_sum":  # low where the item depends on the question
+        if (
+            quantity == "delta_p_reference_sum"
+        ):  # low where the item depends on the question
             values = -values
-        name = variant if quantity in ("pathway_log_odds", "delta_p_reference_sum") else f"{quantity}, {variant}"
+        name = (
+            variant
+            if quantity in ("pathway_log_odds", "delta_p_reference_sum")
+            else f"{quantity}, {variant}"
+        )
         scores.append(Score(experiment, name, values))
     return scores
 
@@ -177,22 +217,47 @@ def _values(run: Path, items: Items) -> list[Score]:
 def _over_items(rows: pl.DataFrame, column: str, items: Items) -> Floats:
     """A column in the order of the items, NaN where there is none."""
     by_item = dict(rows.select("item_id", column).iter_rows())
-    return np.array([value if (value := by_item.get(item)) is not None else np.nan for item in items.ids])
+    return np.array(
+        [
+            value if (value := by_item.get(item)) is not None else np.nan
+            for item in items.ids
+        ]
+    )
 
 
 TRUTHS = ("all", "true", "false")
 METHOD = "bootstrap over groups"
 
 
-def recovery_table(items: Items, scores: Sequence[Score], resamples: int, seed: int) -> pl.DataFrame:
+def recovery_table(
+    items: Items, scores: Sequence[Score], resamples: int, seed: int
+) -> pl.DataFrame:
     """One row per experiment, way of doing it, truth and quantity."""
     draws = Draws.of(group_weights(items.groups, resamples, stream(seed, "validation")))
     rows = []
     for score in scores:
-        for quantity, truth, samples, n in (*_areas(items, score, draws), *_recalls(items, score, draws)):
-            value, low, high = (None if not np.isfinite(number) else float(number) for number in estimates(samples))
+        for quantity, truth, samples, n in (
+            *_areas(items, score, draws),
+            *_recalls(items, score, draws),
+        ):
+            value, low, high = (
+                None if not np.isfinite(number) else float(number)
+                for number in estimates(samples)
+            )
             if value is not None:
-                rows.append((score.experiment, score.variant, truth, quantity, value, low, high, n, METHOD))
+                rows.append(
+                    (
+                        score.experiment,
+                        score.variant,
+                        truth,
+                        quantity,
+                        value,
+                        low,
+                        high,
+                        n,
+                        METHOD,
+                    )
+                )
     return pl.DataFrame(rows, schema=RECOVERY_SCHEMA, orient="row")
 
 
@@ -204,17 +269,26 @@ def _planted(items: Items, score: Score, truth: str) -> NDArray[np.int64]:
     return np.flatnonzero(inside)
 
 
-def _areas(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, str, torch.Tensor, int]]:
+def _areas(
+    items: Items, score: Score, draws: Draws
+) -> Iterator[tuple[str, str, torch.Tensor, int]]:
     """How often a question item scores above an answer item; folds have probes of their own and stay apart."""
     for truth in TRUTHS:
         inside = _planted(items, score, truth)
         question = items.pathway[inside] == "question"
         if question.any() and not question.all():
-            samples = areas(score.values[None, inside], question, items.folds[inside], draws.take(inside))[0]
+            samples = areas(
+                score.values[None, inside],
+                question,
+                items.folds[inside],
+                draws.take(inside),
+            )[0]
             yield "auc", truth, samples, len(inside)
 
 
-def _recalls(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, str, torch.Tensor, int]]:
+def _recalls(
+    items: Items, score: Score, draws: Draws
+) -> Iterator[tuple[str, str, torch.Tensor, int]]:
     """Shares of question items called Q-Anchored and of answer items called A-Anchored, and how truth moves them."""
     if score.called is None:
         return
@@ -223,7 +297,9 @@ def _recalls(items: Items, score: Score, draws: Draws) -> Iterator[tuple[str, st
     for truth in TRUTHS:
         for pathway, wanted in (("question", 1.0), ("answer", 0.0)):
             inside = _planted(items, score, truth)
-            inside = inside[np.isfinite(score.called[inside]) & (items.pathway[inside] == pathway)]
+            inside = inside[
+                np.isfinite(score.called[inside]) & (items.pathway[inside] == pathway)
+            ]
             if len(inside):
                 sample = draws.take(inside)
                 hits = (score.called[inside] == wanted)[:, None]
@@ -252,7 +328,10 @@ _FOLLOWS: dict[Verdict, str] = {
 
 def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
     """The summary of the page."""
-    planted = {name: int((items.pathway == name).sum()) for name in ("question", "answer", "both")}
+    planted = {
+        name: int((items.pathway == name).sum())
+        for name in ("question", "answer", "both")
+    }
     right = float(items.correct.mean())
     about = (
         f"{count(planted['question'])} items were planted in the question, {count(planted['answer'])} in the answer "
@@ -274,7 +353,8 @@ def _controls(recovery: pl.DataFrame) -> list[str]:
     areas = areas.filter(pl.col("rule_or_variant").is_in(CONTROLS))
     telling = areas.filter((pl.col("ci_low") > 0.5) | (pl.col("ci_high") < 0.5))
     named = ", ".join(
-        f"{row['experiment']} ({row['rule_or_variant']}) {estimate(row_estimate(row))}" for row in telling.to_dicts()
+        f"{row['experiment']} ({row['rule_or_variant']}) {estimate(row_estimate(row))}"
+        for row in telling.to_dicts()
     )
     if not areas.height:
         return []

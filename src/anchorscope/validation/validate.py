@@ -27,16 +27,46 @@ from anchorscope.execute.choose import Choice
 from anchorscope.files import PARTIAL, files_below, new_folder, replacing, writable
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
-from anchorscope.planted.items import MODEL_FOLDER, PlantedItem, json_lines, planted_items
+from anchorscope.planted.items import (
+    MODEL_FOLDER,
+    PlantedItem,
+    json_lines,
+    planted_items,
+)
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe, make_recipe
 from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.findings import TRUTHS, find, present, select
-from anchorscope.report.page import Section, SectionFigure, SectionsPage, filled, write_sections_page
-from anchorscope.report.panel_figure import ChartSpec, ExperimentFigure, Forest, save_all
+from anchorscope.report.page import (
+    Section,
+    SectionFigure,
+    SectionsPage,
+    filled,
+    write_sections_page,
+)
+from anchorscope.report.panel_figure import (
+    ChartSpec,
+    ExperimentFigure,
+    Forest,
+    save_all,
+)
 from anchorscope.report.wording import NOTHING, Table, count, estimate, number, shown
-from anchorscope.validation.recovery import MAIN_WAYS, Items, read_items, read_scores, recovery_table, sentences
-from anchorscope.validation.worlds import SIZES, WORLDS, run_worlds, worlds_sentences, worlds_summary, worlds_table
+from anchorscope.validation.recovery import (
+    MAIN_WAYS,
+    Items,
+    read_items,
+    read_scores,
+    recovery_table,
+    sentences,
+)
+from anchorscope.validation.worlds import (
+    SIZES,
+    WORLDS,
+    run_worlds,
+    worlds_sentences,
+    worlds_summary,
+    worlds_table,
+)
 
 DATASET = "planted"
 SUMMARY = "validation.json"
@@ -65,7 +95,9 @@ class Options:
     """Who runs the planted model; the harder worlds have none."""
 
 
-def validate(out: Path, options: Options, fresh: bool = False, progress: Progress | None = None) -> Path:
+def validate(
+    out: Path, options: Options, fresh: bool = False, progress: Progress | None = None
+) -> Path:
     """Runs everything into a folder: the run itself, the worlds, the tables, the figures and the page."""
     listener = progress or Silent()
     questions = out / f"{DATASET}.jsonl"
@@ -98,21 +130,45 @@ def validate(out: Path, options: Options, fresh: bool = False, progress: Progres
 
 
 def _validate(
-    out: Path, options: Options, recipe: Recipe, device: torch.device, fresh: bool, listener: Progress
+    out: Path,
+    options: Options,
+    recipe: Recipe,
+    device: torch.device,
+    fresh: bool,
+    listener: Progress,
 ) -> Path:
-    run = run_recipe(recipe, out / "run", fresh=fresh, progress=listener, choice=options.choice)
+    run = run_recipe(
+        recipe, out / "run", fresh=fresh, progress=listener, choice=options.choice
+    )
     items = read_items(run)
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)
-    world_results = run_worlds(options.replicas, options.world_items, device, options.seed, options.worlds, listener)
+    world_results = run_worlds(
+        options.replicas,
+        options.world_items,
+        device,
+        options.seed,
+        options.worlds,
+        listener,
+    )
     worlds = worlds_table(world_results)
     for name, table in (("recovery", recovery), ("worlds", worlds)):
         with replacing(out / f"{name}.csv") as half_made:
             table.write_csv(half_made)
     summary_sentences = [*sentences(items, recovery), *worlds_sentences(world_results)]
-    section = worlds_section(worlds, {world.name: world.about for world in WORLDS.values()})
+    section = worlds_section(
+        worlds, {world.name: world.about for world in WORLDS.values()}
+    )
     facts = _facts(run, items, options.seed)
-    write_validation(out, summary_sentences, recovery, section, facts, _command(options, "NEW_FOLDER"), listener)
+    write_validation(
+        out,
+        summary_sentences,
+        recovery,
+        section,
+        facts,
+        _command(options, "NEW_FOLDER"),
+        listener,
+    )
     with replacing(out / SUMMARY) as half_made:
         record = summary(out, recovery, run) | {
             "worlds": worlds_summary(world_results),
@@ -133,7 +189,11 @@ def _written(out: Path) -> list[str]:
 
 def read_summary(out: Path) -> dict[str, Any]:
     """What a validation found, for programs."""
-    return {name: value for name, value in read_sealed(out / SUMMARY).items() if name not in ("sha256", "command")}
+    return {
+        name: value
+        for name, value in read_sealed(out / SUMMARY).items()
+        if name not in ("sha256", "command")
+    }
 
 
 def _plant(path: Path, planted: Sequence[PlantedItem], fresh: bool) -> None:
@@ -164,7 +224,11 @@ def _command(options: Options, out: str) -> str:
     """What repeats it."""
     sizes = ",".join(map(str, options.world_items))
     replicas = "" if options.replicas is None else f" --replicas {options.replicas}"
-    worlds = "" if options.worlds == tuple(WORLDS) else f" --worlds {','.join(options.worlds)}"
+    worlds = (
+        ""
+        if options.worlds == tuple(WORLDS)
+        else f" --worlds {','.join(options.worlds)}"
+    )
     return (
         f"anchorscope validate --items {options.items} --evidence {','.join(options.evidence)} "
         f"--seed {options.seed} --bootstrap {options.bootstrap} --world-items {sizes}{replicas}{worlds} "
@@ -178,12 +242,16 @@ def summary(out: Path, recovery: pl.DataFrame, run: Path) -> dict[str, Any]:
     for experiment in recovery["experiment"].unique(maintain_order=True):
         ways: dict[str, Any] = {}
         rows_of_experiment = recovery.filter(pl.col("experiment") == experiment)
-        for (way,), rows in rows_of_experiment.group_by("rule_or_variant", maintain_order=True):
+        for (way,), rows in rows_of_experiment.group_by(
+            "rule_or_variant", maintain_order=True
+        ):
             ways[str(way)] = _way(rows)
         main = MAIN_WAYS.get(experiment, next(iter(ways)))
         best = ways.get(main) or next(iter(ways.values()))
         by_experiment[experiment] = {"way": main, **best, "ways": ways}
-    unavailable = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["unavailable"]
+    unavailable = json.loads((run / "manifest.json").read_text(encoding="utf-8"))[
+        "unavailable"
+    ]
     return {"out": str(out), "recovery": by_experiment, "unavailable": unavailable}
 
 
@@ -191,11 +259,22 @@ def _way(rows: pl.DataFrame) -> dict[str, Any]:
     """AUC with interval, within true and false answers, and what else is known."""
     numbers: dict[str, Any] = {}
     for row in rows.to_dicts():
-        part = numbers if row["truth"] == "all" else numbers.setdefault(f"within_{row['truth']}", {})
+        part = (
+            numbers
+            if row["truth"] == "all"
+            else numbers.setdefault(f"within_{row['truth']}", {})
+        )
         if row["quantity"] == "auc":
-            part |= {"auc": row["value"], "ci_low": row["ci_low"], "ci_high": row["ci_high"], "n": row["n"]}
+            part |= {
+                "auc": row["value"],
+                "ci_low": row["ci_low"],
+                "ci_high": row["ci_high"],
+                "n": row["n"],
+            }
         else:
-            part[row["quantity"]] = {name: row[name] for name in ("value", "ci_low", "ci_high", "n")}
+            part[row["quantity"]] = {
+                name: row[name] for name in ("value", "ci_low", "ci_high", "n")
+            }
     return numbers
 
 
@@ -221,8 +300,12 @@ _WORLDS_TEXT = (
 def _areas(table: pl.DataFrame) -> pl.DataFrame:
     """The AUCs, with a line's name per experiment and rule; the lines of an experiment together."""
     areas = table.filter((pl.col("quantity") == "auc") & pl.col("value").is_finite())
-    line = pl.concat_str("experiment", "rule_or_variant", separator=": ", ignore_nulls=True)
-    order = pl.col("experiment").replace_strict({name: n for n, name in enumerate(present(areas, "experiment"))})
+    line = pl.concat_str(
+        "experiment", "rule_or_variant", separator=": ", ignore_nulls=True
+    )
+    order = pl.col("experiment").replace_strict(
+        {name: n for n, name in enumerate(present(areas, "experiment"))}
+    )
     areas = areas.with_columns(line=line, dataset=pl.col("truth").fill_null("all"))
     return areas.sort(order, maintain_order=True) if areas.height else areas
 
@@ -231,10 +314,24 @@ def _recovery_panels(data: pl.DataFrame) -> list[Forest]:
     marks = {"marker": "o", "markersize": 4.6, "markeredgewidth": 0.0, "linewidth": 1.5}
     styles = {
         name: marks | {"color": colour}
-        for name, colour in zip(present(data, "experiment"), cycle(_COLOURS), strict=False)
+        for name, colour in zip(
+            present(data, "experiment"), cycle(_COLOURS), strict=False
+        )
     }
     lines = {name: name for name in present(data, "line")}
-    return [Forest("line", lines, "AUC", "", 2.35, by="experiment", marks=styles, offset=0.0, null=0.5)]
+    return [
+        Forest(
+            "line",
+            lines,
+            "AUC",
+            "",
+            2.35,
+            by="experiment",
+            marks=styles,
+            offset=0.0,
+            null=0.5,
+        )
+    ]
 
 
 RECOVERY_CHART = ChartSpec(
@@ -259,11 +356,29 @@ def areas_table(table: pl.DataFrame) -> Table:
     """AUC for the planted pathway: all answers, true ones, false ones."""
     areas = _areas(table)
     rows = []
-    for experiment, rule in areas.select("experiment", "rule_or_variant").unique(maintain_order=True).iter_rows():
+    for experiment, rule in (
+        areas.select("experiment", "rule_or_variant")
+        .unique(maintain_order=True)
+        .iter_rows()
+    ):
         mine = select(areas, experiment=experiment, rule_or_variant=rule)
-        cells = [shown(find(mine, dataset=truth), lambda value: estimate(value, 3)) for truth in TRUTHS]
+        cells = [
+            shown(find(mine, dataset=truth), lambda value: estimate(value, 3))
+            for truth in TRUTHS
+        ]
         rows.append((experiment, rule or NOTHING, *cells, count(mine["n"][0])))
-    return Table(("experiment", "rule or variant", "AUC, all", "within true", "within false", "items"), tuple(rows), 2)
+    return Table(
+        (
+            "experiment",
+            "rule or variant",
+            "AUC, all",
+            "within true",
+            "within false",
+            "items",
+        ),
+        tuple(rows),
+        2,
+    )
 
 
 def worlds_section(table: pl.DataFrame, about: Mapping[str, str]) -> Section:
@@ -274,20 +389,42 @@ def worlds_section(table: pl.DataFrame, about: Mapping[str, str]) -> Section:
         for world in present(rows, "world"):
             mine = select(rows, world=world)
             bias = [_value(mine, "bias", part, 1) for part in _PARTS]
-            rates = [_value(mine, name, "all parts", 100) for name in ("covered", "false alarms")]
-            replicas = count(select(mine, quantity="bias", part=_PARTS[0])["replicas"][0])
+            rates = [
+                _value(mine, name, "all parts", 100)
+                for name in ("covered", "false alarms")
+            ]
+            replicas = count(
+                select(mine, quantity="bias", part=_PARTS[0])["replicas"][0]
+            )
             verdict = "yes" if mine["passes"][0] else "no"
-            about_world = (world, about.get(world, NOTHING), _value(mine, "auc", "probe", 1))
+            about_world = (
+                world,
+                about.get(world, NOTHING),
+                _value(mine, "auc", "probe", 1),
+            )
             lines.append((*about_world, *bias, *rates, replicas, verdict))
         biases = (f"bias: {part}" for part in _PARTS)
-        head = ("world", "what it is", "AUC", *biases, "coverage, %", "false alarms, %", "replicas", "passes")
+        head = (
+            "world",
+            "what it is",
+            "AUC",
+            *biases,
+            "coverage, %",
+            "false alarms, %",
+            "replicas",
+            "passes",
+        )
         tables.append((f"{count(size)} items", Table(head, tuple(lines), 2)))
-    return Section("worlds", "Worlds whose parts are known", _WORLDS_TEXT, filled(*tables))
+    return Section(
+        "worlds", "Worlds whose parts are known", _WORLDS_TEXT, filled(*tables)
+    )
 
 
 def _value(rows: pl.DataFrame, quantity: str, part: str, factor: float) -> str:
     values = select(rows, quantity=quantity, part=part)["value"]
-    return number(factor * values[0], 0 if factor > 1 else 2) if len(values) else NOTHING
+    return (
+        number(factor * values[0], 0 if factor > 1 else 2) if len(values) else NOTHING
+    )
 
 
 def write_validation(
@@ -302,7 +439,9 @@ def write_validation(
     """Write figures/recovery, validation.html and validation.md; the first sentence of the summary is the headline."""
     areas, chart, title = _areas(recovery), RECOVERY_CHART, "The planted model"
     truths = tuple(truth for truth in TRUTHS if truth in set(areas["dataset"]))
-    save_all([ExperimentFigure(areas, (chart.note,), chart, title, 0, truths)], out, progress)
+    save_all(
+        [ExperimentFigure(areas, (chart.note,), chart, title, 0, truths)], out, progress
+    )
     headline, *findings = summary
     page = SectionsPage(
         "anchorscope calibration",
@@ -311,7 +450,12 @@ def write_validation(
         (),
         [
             Section("how", "How to read it", _HOW_TO_READ),
-            Section("recovery", "Recovery", tuple(findings), filled(("", areas_table(recovery)))),
+            Section(
+                "recovery",
+                "Recovery",
+                tuple(findings),
+                filled(("", areas_table(recovery))),
+            ),
             worlds,
             Section("run", "What was run", facts=facts, code=command),
         ],

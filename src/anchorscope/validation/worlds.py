@@ -87,21 +87,54 @@ class World:
 
 
 _ALL = (
-    World("half-auc-0.62", "half of the evidence in the question, half in the answer; a weak probe", 0.15, 0.15),
+    World(
+        "half-auc-0.62",
+        "half of the evidence in the question, half in the answer; a weak probe",
+        0.15,
+        0.15,
+    ),
     World("half", "the same, AUC 0.85", 0.52, 0.52),
     World("half-auc-0.98", "the same, a strong probe", 1.03, 1.03),
     World("true-10", "half and half, few true answers", 0.52, 0.52, true_share=0.1),
     World("true-90", "half and half, few false answers", 0.52, 0.52, true_share=0.9),
     World("question", "all of it in the question", 0.74),
     World("answer", "all of it in the answer", 0.0, 0.74),
-    World("redundant-0.5", "half and half with noise in common", 0.6, 0.6, shared_noise=0.5),
-    World("redundant-0.9", "half and half with nearly the same noise", 0.7, 0.7, shared_noise=0.9),
-    World("same", "question and answer tell one and the same thing", 0.74, 0.74, shared_noise=1.0),
+    World(
+        "redundant-0.5",
+        "half and half with noise in common",
+        0.6,
+        0.6,
+        shared_noise=0.5,
+    ),
+    World(
+        "redundant-0.9",
+        "half and half with nearly the same noise",
+        0.7,
+        0.7,
+        shared_noise=0.9,
+    ),
+    World(
+        "same",
+        "question and answer tell one and the same thing",
+        0.74,
+        0.74,
+        shared_noise=1.0,
+    ),
     World("match", "only question and answer together tell it", match=0.74),
     World("thirds", "question, answer and match a third each", 0.43, 0.43, 0.43),
-    World("graded", "every item divides its evidence in a way of its own", 0.74, 0.74, graded=True),
     World(
-        "two-kinds", "half of the items have all of it in the question, half in the answer", 0.9, 0.9, two_kinds=True
+        "graded",
+        "every item divides its evidence in a way of its own",
+        0.74,
+        0.74,
+        graded=True,
+    ),
+    World(
+        "two-kinds",
+        "half of the items have all of it in the question, half in the answer",
+        0.9,
+        0.9,
+        two_kinds=True,
     ),
     World(
         "strength-visible",
@@ -111,15 +144,51 @@ _ALL = (
         strength_range=4.0,
         strength_visible=True,
     ),
-    World("strength-hidden", "items differ fourfold in strength", 0.52, 0.52, strength_range=4.0),
     World(
-        "noise-only", "cut and control add noise and take nothing: their difference is 0", 0.52, 0.52, noise_only=True
+        "strength-hidden",
+        "items differ fourfold in strength",
+        0.52,
+        0.52,
+        strength_range=4.0,
     ),
-    World("heavy-tails", "half and half with noise of heavy tails", 0.7, 0.7, heavy_tails=True),
-    World("outliers", "half and half among a few directions fifty times as large", 0.52, 0.52, outliers=True),
-    World("groups-24", "half and half in 24 groups that share noise", 0.52, 0.52, n_groups=24),
-    World("groups-12", "half and half in 12 groups: fewer than a report asks for", 0.52, 0.52, n_groups=12),
-    World("recoded", "nothing is lost, but read in another form", 0.52, 0.52, recoded=True),
+    World(
+        "noise-only",
+        "cut and control add noise and take nothing: their difference is 0",
+        0.52,
+        0.52,
+        noise_only=True,
+    ),
+    World(
+        "heavy-tails",
+        "half and half with noise of heavy tails",
+        0.7,
+        0.7,
+        heavy_tails=True,
+    ),
+    World(
+        "outliers",
+        "half and half among a few directions fifty times as large",
+        0.52,
+        0.52,
+        outliers=True,
+    ),
+    World(
+        "groups-24",
+        "half and half in 24 groups that share noise",
+        0.52,
+        0.52,
+        n_groups=24,
+    ),
+    World(
+        "groups-12",
+        "half and half in 12 groups: fewer than a report asks for",
+        0.52,
+        0.52,
+        n_groups=12,
+    ),
+    World(
+        "recoded", "nothing is lost, but read in another form", 0.52, 0.52, recoded=True
+    ),
 )
 WORLDS: dict[str, World] = {world.name: world for world in _ALL}
 """All worlds by name."""
@@ -151,19 +220,31 @@ class States:
     control: Tensor
 
 
-def draw_features(world: World, n_items: int, replicas: int, rng: np.random.Generator) -> Features:
+def draw_features(
+    world: World, n_items: int, replicas: int, rng: np.random.Generator
+) -> Features:
     """Draws what tells something of every item; labels and groups are the same in all replicas."""
     shape = (replicas, n_items)
     groups = np.arange(n_items) % (world.n_groups or n_items)
-    rank = np.arange(n_items) // (world.n_groups or 1)  # true answers are spread evenly over groups
-    labels = np.floor((rank + 1) * world.true_share + 1e-9) > np.floor(rank * world.true_share + 1e-9)
+    rank = np.arange(n_items) // (
+        world.n_groups or 1
+    )  # true answers are spread evenly over groups
+    labels = np.floor((rank + 1) * world.true_share + 1e-9) > np.floor(
+        rank * world.true_share + 1e-9
+    )
     sign = np.where(labels, 1.0, -1.0)
 
     def noise() -> NDArray[np.float64]:
-        own = rng.standard_t(3, shape) if world.heavy_tails else rng.standard_normal(shape)
+        own = (
+            rng.standard_t(3, shape)
+            if world.heavy_tails
+            else rng.standard_normal(shape)
+        )
         if world.n_groups is None:
             return own
-        return np.sqrt(0.5) * (own + rng.standard_normal((replicas, world.n_groups))[:, groups])
+        return np.sqrt(0.5) * (
+            own + rng.standard_normal((replicas, world.n_groups))[:, groups]
+        )
 
     strength = world.strength_range ** rng.uniform(-0.5, 0.5, shape)
     divided = rng.uniform(0, 1, shape)
@@ -171,17 +252,25 @@ def draw_features(world: World, n_items: int, replicas: int, rng: np.random.Gene
         divided = np.round(divided)
     common = noise()
     of_question, of_answer = (
-        np.sqrt(world.shared_noise) * common + np.sqrt(1 - world.shared_noise) * noise() for _ in range(2)
+        np.sqrt(world.shared_noise) * common + np.sqrt(1 - world.shared_noise) * noise()
+        for _ in range(2)
     )
     is_divided = world.graded or world.two_kinds
-    weights = (np.sqrt(2 * divided), np.sqrt(2 * (1 - divided))) if is_divided else (1.0, 1.0)
+    weights = (
+        (np.sqrt(2 * divided), np.sqrt(2 * (1 - divided))) if is_divided else (1.0, 1.0)
+    )
     question = world.question * weights[0] * strength * sign + of_question
     answer = world.answer * weights[1] * strength * sign + of_answer
     match = world.match * strength * sign + noise()
     first = np.where(rng.random(shape) < 0.5, 1.0, -1.0)
-    first_seen, second_seen = (side + _SIGN_NOISE * rng.standard_normal(shape) for side in (first, first * sign))
+    first_seen, second_seen = (
+        side + _SIGN_NOISE * rng.standard_normal(shape)
+        for side in (first, first * sign)
+    )
     seen = [np.log(strength)] if world.strength_visible else []
-    seen += [3 * (divided - 0.5) + rng.standard_normal(shape)] if world.two_kinds else []
+    seen += (
+        [3 * (divided - 0.5) + rng.standard_normal(shape)] if world.two_kinds else []
+    )
     clean = np.stack([question, answer, match, first_seen, second_seen, *seen], axis=-1)
     before = np.stack([question, first_seen, *seen], axis=-1)
     cut = np.stack([answer, second_seen, *seen], axis=-1)
@@ -190,11 +279,19 @@ def draw_features(world: World, n_items: int, replicas: int, rng: np.random.Gene
         cut, control = (clean + rng.standard_normal(clean.shape) for _ in range(2))
     if world.recoded:
         turned = np.where(rng.random(shape) < 0.5, 1.0, -1.0)
-        cut = np.concatenate([clean[..., 1:], (question * turned)[..., None], turned[..., None]], axis=-1)
+        cut = np.concatenate(
+            [clean[..., 1:], (question * turned)[..., None], turned[..., None]], axis=-1
+        )
     return Features(labels, groups, clean, before, cut, control)
 
 
-def draw_states(world: World, n_items: int, replicas: int, rng: np.random.Generator, width: int = WIDTH) -> States:
+def draw_states(
+    world: World,
+    n_items: int,
+    replicas: int,
+    rng: np.random.Generator,
+    width: int = WIDTH,
+) -> States:
     """Draws items and mixes what tells something with nuisance, by one rotation for each kind of state."""
     features = draw_features(world, n_items, replicas, rng)
     deviation = 1.5 * (1 + np.arange(width)) ** -0.5
@@ -206,7 +303,11 @@ def draw_states(world: World, n_items: int, replicas: int, rng: np.random.Genera
 
     own = nuisance()
     before, cut, control = nuisance(), nuisance(), nuisance()
-    before[..., ::3], cut[..., ::2], control[..., ::2] = own[..., ::3], own[..., ::2], own[..., ::2]
+    before[..., ::3], cut[..., ::2], control[..., ::2] = (
+        own[..., ::3],
+        own[..., ::2],
+        own[..., ::2],
+    )
     if world.noise_only:
         cut, control = own + nuisance(), own + nuisance()
     states = []
@@ -231,36 +332,54 @@ class Truth:
     """Of the best linear probe."""
 
 
-def find_truth(world: World, rng: np.random.Generator, n_items: int = N_ENDLESS) -> Truth:
+def find_truth(
+    world: World, rng: np.random.Generator, n_items: int = N_ENDLESS
+) -> Truth:
     """The parts from one large draw, by least squares."""
     many = replace(world, n_groups=n_items // _OF_A_GROUP) if world.n_groups else world
     features = draw_features(many, n_items, 1, rng)
     z, labels = _best_probe(features.clean[0], features.labels), features.labels
     cut, before = features.cut[0], features.before[0]
-    needs_question, needs_answer = _linear_need(z, cut, labels), _linear_need(z, before, labels)
+    needs_question, needs_answer = (
+        _linear_need(z, cut, labels),
+        _linear_need(z, before, labels),
+    )
     together = _linear_need(z, np.concatenate([cut, before], axis=-1), labels)
     needs = {NEEDS_QUESTION: needs_question, NEEDS_ANSWER: needs_answer}
-    return Truth(four_parts(needs_question, needs_answer, together) | needs, float(auc(z, labels)))
+    return Truth(
+        four_parts(needs_question, needs_answer, together) | needs,
+        float(auc(z, labels)),
+    )
 
 
-def _best_probe(states: NDArray[np.float64], labels: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _best_probe(
+    states: NDArray[np.float64], labels: NDArray[np.bool_]
+) -> NDArray[np.float64]:
     """Log-odds by logistic regression without a penalty (Newton's method)."""
     columns = np.column_stack([states, np.ones(len(states))])
     weight = np.zeros(columns.shape[1])
     for _ in range(_NEWTON_STEPS):
         likely = expit(columns @ weight)
         curvature = (columns * (likely * (1 - likely))[:, None]).T @ columns
-        weight += np.linalg.lstsq(curvature, columns.T @ (labels - likely), rcond=None)[0]
+        weight += np.linalg.lstsq(curvature, columns.T @ (labels - likely), rcond=None)[
+            0
+        ]
     return np.asarray(columns @ weight)
 
 
-def _linear_need(z: NDArray[np.float64], view: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
+def _linear_need(
+    z: NDArray[np.float64], view: NDArray[np.float64], labels: NDArray[np.bool_]
+) -> float:
     sign = np.where(labels, 1.0, -1.0)
     targets = np.column_stack([sign, z])
     columns = np.column_stack([view, np.ones(len(view))])
     left = targets - columns @ np.linalg.lstsq(columns, targets, rcond=None)[0]
     covariance = np.cov(sign, z)
-    return float((left[:, 0] @ left[:, 1]) / (left[:, 0] @ left[:, 0]) / (covariance[0, 1] / covariance[0, 0]))
+    return float(
+        (left[:, 0] @ left[:, 1])
+        / (left[:, 0] @ left[:, 0])
+        / (covariance[0, 1] / covariance[0, 0])
+    )
 
 
 MOST_BIAS, LEAST_COVERAGE, MOST_ALARMS = 0.03, 0.93, 0.05
@@ -307,13 +426,18 @@ def run_worlds(
     sizes = (n,) if isinstance(n, int) else tuple(n)
     listener = progress or Silent()
     listener.start("worlds", len(names) * len(sizes))
-    truths = {name: find_truth(WORLDS[name], stream(seed, "world truth", name), endless) for name in names}
+    truths = {
+        name: find_truth(WORLDS[name], stream(seed, "world truth", name), endless)
+        for name in names
+    }
     marks = []
     for size in sizes:
         usual = SIZES[min(SIZES, key=lambda usual_size: abs(usual_size - size))]
         for name in names:
             batches = [
-                measure_batch(WORLDS[name], truths[name], size, start, number, device, seed)
+                measure_batch(
+                    WORLDS[name], truths[name], size, start, number, device, seed
+                )
                 for start in range(0, replicas or usual, AT_ONCE)
                 for number in [min(AT_ONCE, (replicas or usual) - start)]
             ]
@@ -328,17 +452,28 @@ Values = dict[tuple[str, str], list[float]]
 
 
 def measure_batch(
-    world: World, truth: Truth, n_items: int, start: int, replicas: int, device: str | torch.device, seed: int
+    world: World,
+    truth: Truth,
+    n_items: int,
+    start: int,
+    replicas: int,
+    device: str | torch.device,
+    seed: int,
 ) -> Values:
     """Some replicas of a world, from number `start` on: the same numbers in any order of the batches."""
     rng = stream(seed, "world", world.name, str(n_items), str(start))
-    measured = measure_replicas(draw_states(world, n_items, replicas, rng), truth, device, seed)
+    measured = measure_replicas(
+        draw_states(world, n_items, replicas, rng), truth, device, seed
+    )
     return {key: numbers.tolist() for key, numbers in measured.items()}
 
 
 def join_batches(batches: Sequence[Values]) -> Values:
     """Batches of one world, one after the other."""
-    return {key: [number for batch in batches for number in batch[key]] for key in batches[0]}
+    return {
+        key: [number for batch in batches for number in batch[key]]
+        for key in batches[0]
+    }
 
 
 def measure_replicas(
@@ -350,25 +485,37 @@ def measure_replicas(
     items = EvidenceItems(states.labels, states.groups, [None] * n_items, names, seed)
     views = (states.clean, states.before, states.cut, states.control)
     clean, before, cut, control = (
-        principal_states(view, default_directions(*view.shape[1:]), device) for view in views
+        principal_states(view, default_directions(*view.shape[1:]), device)
+        for view in views
     )
     solver = EvidenceSolver(clean, items, device, Silent())
     needs = solver.needs(cut, before)
     shares = evidence_parts(needs)
-    half_widths = {part: share.half_width(*items.levels) for part, share in shares.items()}
+    half_widths = {
+        part: share.half_width(*items.levels) for part, share in shares.items()
+    }
     spoken = np.all([half_widths[part] <= _WIDEST for part in PARTS], axis=0)
     measured: dict[tuple[str, str], np.ndarray] = {}
     for part, share in shares.items():
         error = np.where(spoken, share.value - truth.parts[part], np.nan)
         measured["bias", part] = error
-        measured["covered", part] = np.where(spoken, np.abs(error) <= half_widths[part], np.nan)
+        measured["covered", part] = np.where(
+            spoken, np.abs(error) <= half_widths[part], np.nan
+        )
     measured["claimed", TOGETHER] = _is_above_zero(shares[TOGETHER], items)
-    difference = shares[NEEDS_QUESTION] - evidence_parts({CUT: solver.terms(control, "control")})[NEEDS_QUESTION]
+    difference = (
+        shares[NEEDS_QUESTION]
+        - evidence_parts({CUT: solver.terms(control, "control")})[NEEDS_QUESTION]
+    )
     measured["difference", NEEDS_QUESTION] = difference.value
     measured["claimed", "difference"] = _is_above_zero(difference, items)
     measured["spoken", "all parts"] = spoken.astype(float)
-    measured["auc", "probe"] = np.array([float(auc(scores, states.labels)) for scores in solver.scores()])
-    measured["ratio of sums", NEEDS_QUESTION] = needs[CUT].lost.sum(-1) / needs[CUT].had.sum(-1)  # Λ, for the record
+    measured["auc", "probe"] = np.array(
+        [float(auc(scores, states.labels)) for scores in solver.scores()]
+    )
+    measured["ratio of sums", NEEDS_QUESTION] = needs[CUT].lost.sum(-1) / needs[
+        CUT
+    ].had.sum(-1)  # Λ, for the record
     return measured
 
 
@@ -378,11 +525,22 @@ def _is_above_zero(share: Share, items: EvidenceItems) -> np.ndarray:
 
 def mark_world(world: str, n: int, truth: Truth, values: Values) -> Marks:
     """Means over replicas, and whether the world is passed."""
-    marks = {key: _mean(numbers, key[0] in ("covered", "claimed", "spoken")) for key, numbers in values.items()}
+    marks = {
+        key: _mean(numbers, key[0] in ("covered", "claimed", "spoken"))
+        for key, numbers in values.items()
+    }
     pooled = [number for part in PARTS for number in values["covered", part]]
     marks["covered", "all parts"] = _mean(pooled, True)
-    absent = {TOGETHER: truth.parts[TOGETHER] < _ABSENT, "difference": WORLDS[world].noise_only}
-    alarms = [number for part, is_absent in absent.items() if is_absent for number in values["claimed", part]]
+    absent = {
+        TOGETHER: truth.parts[TOGETHER] < _ABSENT,
+        "difference": WORLDS[world].noise_only,
+    }
+    alarms = [
+        number
+        for part, is_absent in absent.items()
+        if is_absent
+        for number in values["claimed", part]
+    ]
     if alarms:
         marks["false alarms", "all parts"] = _mean(alarms, True)
     passes = (
@@ -398,27 +556,61 @@ def _mean(values: Sequence[float], is_rate: bool) -> Estimate:
     numbers = np.array([value for value in values if np.isfinite(value)])
     n = len(numbers)
     if not n:
-        return Estimate(np.nan, np.nan, np.nan, 0, "no replica with a share that may be reported")
+        return Estimate(
+            np.nan, np.nan, np.nan, 0, "no replica with a share that may be reported"
+        )
     if is_rate:
         return estimate_share(int(numbers.sum()), n, "replicas")
     value = float(numbers.mean())
     if n == 1:
         return Estimate(value, np.nan, np.nan, 1, "one replica")
     half = float(stdtrit(n - 1, (1 + LEVEL) / 2) * numbers.std(ddof=1) / np.sqrt(n))
-    return Estimate(value, value - half, value + half, n, "mean over replicas, Student's interval")
+    return Estimate(
+        value, value - half, value + half, n, "mean over replicas, Student's interval"
+    )
 
 
 def worlds_table(results: WorldResults) -> pl.DataFrame:
     """worlds.csv: one row per world, number of items, quantity and part; what is so in a world comes first."""
     rows: list[tuple[Any, ...]] = []
     for world, truth in results.truths.items():
-        facts = {("truth", part): value for part, value in truth.parts.items()} | {("auc", "best"): truth.probe_auc}
+        facts = {("truth", part): value for part, value in truth.parts.items()} | {
+            ("auc", "best"): truth.probe_auc
+        }
         for (quantity, part), value in facts.items():
-            rows.append((world, None, quantity, part, value, None, None, None, None, "from one large draw"))
+            rows.append(
+                (
+                    world,
+                    None,
+                    quantity,
+                    part,
+                    value,
+                    None,
+                    None,
+                    None,
+                    None,
+                    "from one large draw",
+                )
+            )
     for mark in results.marks:
         for (quantity, part), e in mark.values.items():
-            low, high = (end if np.isfinite(end) else None for end in (e.ci_low, e.ci_high))
-            rows.append((mark.world, mark.n, quantity, part, e.value, low, high, e.n, mark.passes, e.method))
+            low, high = (
+                end if np.isfinite(end) else None for end in (e.ci_low, e.ci_high)
+            )
+            rows.append(
+                (
+                    mark.world,
+                    mark.n,
+                    quantity,
+                    part,
+                    e.value,
+                    low,
+                    high,
+                    e.n,
+                    mark.passes,
+                    e.method,
+                )
+            )
     return pl.DataFrame(rows, schema=WORLDS_SCHEMA, orient="row")
 
 
@@ -426,9 +618,16 @@ def worlds_summary(results: WorldResults) -> dict[str, dict[str, Any]]:
     """For programs: per world and number of items what came out."""
     summary: dict[str, dict[str, Any]] = {}
     for mark in results.marks:
-        numbers = {f"{quantity}, {part}": e.value for (quantity, part), e in mark.values.items()}
+        numbers = {
+            f"{quantity}, {part}": e.value
+            for (quantity, part), e in mark.values.items()
+        }
         replicas = mark.values["bias", TOGETHER].n
-        summary.setdefault(mark.world, {})[str(mark.n)] = {"passes": mark.passes, "replicas": replicas, **numbers}
+        summary.setdefault(mark.world, {})[str(mark.n)] = {
+            "passes": mark.passes,
+            "replicas": replicas,
+            **numbers,
+        }
     return summary
 
 
@@ -438,7 +637,9 @@ def worlds_sentences(results: WorldResults) -> list[str]:
     for size in sorted({mark.n for mark in results.marks}):
         marks = [mark for mark in results.marks if mark.n == size]
         failed = [mark.world for mark in marks if not mark.passes]
-        worst = max(abs(mark.values["bias", part].value) for mark in marks for part in PARTS)
+        worst = max(
+            abs(mark.values["bias", part].value) for mark in marks for part in PARTS
+        )
         beside = f"; not in: {listing(failed)}" if failed else ""
         sentences.append(
             f"With {count(size)} items the four parts pass in {len(marks) - len(failed)} of {len(marks)} worlds whose "

@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("inspect_ai", reason="inspect_ai is not installed in this environment (make adapters)")
+pytest.importorskip(
+    "inspect_ai",
+    reason="inspect_ai is not installed in this environment (make adapters)",
+)
 
 
 from inspect_ai import Task, eval
@@ -26,24 +29,42 @@ def said(text: str) -> ModelOutput:
     return output
 
 
-def test_answers_are_scored_by_the_service_and_the_log_is_a_question_file(service: Running, tmp_path: Path) -> None:
+def test_answers_are_scored_by_the_service_and_the_log_is_a_question_file(
+    service: Running, tmp_path: Path
+) -> None:
     questions = [
         Sample(input="Who wrote Dracula?", target="Bram Stoker", id="dracula"),
-        Sample(input="What is the capital of Peru?", target=["Lima", "Ciudad"], id="peru"),
+        Sample(
+            input="What is the capital of Peru?", target=["Lima", "Ciudad"], id="peru"
+        ),
         Sample(input="Who wrote Emma?", target="Jane Austen", id="emma"),
     ]
-    task = Task(dataset=MemoryDataset(questions), solver=generate(), scorer=[match(), truth(url=service.address)])
-    model = get_model("mockllm/model", custom_outputs=[said("Bram Stoker\nof Ireland"), said("Quito"), said("")])
-    (log,) = eval(task, model=model, log_dir=str(tmp_path), display="none", max_samples=1)
+    task = Task(
+        dataset=MemoryDataset(questions),
+        solver=generate(),
+        scorer=[match(), truth(url=service.address)],
+    )
+    model = get_model(
+        "mockllm/model",
+        custom_outputs=[said("Bram Stoker\nof Ireland"), said("Quito"), said("")],
+    )
+    (log,) = eval(
+        task, model=model, log_dir=str(tmp_path), display="none", max_samples=1
+    )
     assert log.status == "success", log.error
     assert log.samples is not None
     scores = {sample.id: (sample.scores or {})["truth"] for sample in log.samples}
     wanted = service.score(("Who wrote Dracula?", "Bram Stoker")).json()["items"][0]
-    assert scores["dracula"].value == pytest.approx(wanted["truth_probability"], abs=1e-5)
+    assert scores["dracula"].value == pytest.approx(
+        wanted["truth_probability"], abs=1e-5
+    )
     assert scores["dracula"].answer == "Bram Stoker"
     assert scores["dracula"].metadata["sha256"] == "a" * 64
     assert scores["emma"].metadata["truth_probability"] is None
-    found = {one.item_id: one for one in open_dataset(DatasetSpec("log", next(tmp_path.glob("*.eval"))))}
+    found = {
+        one.item_id: one
+        for one in open_dataset(DatasetSpec("log", next(tmp_path.glob("*.eval"))))
+    }
     assert found["dracula"].model_answer == "Bram Stoker"
     assert found["peru"].answers == ("Lima", "Ciudad")
     assert found["peru"].truthful is False

@@ -7,7 +7,9 @@ import pytest
 
 from polygraph_parity import TOLERANCE, our_values
 
-RECORDED = json.loads(Path(__file__).with_name("polygraph_metrics.json").read_text(encoding="utf-8"))
+RECORDED = json.loads(
+    Path(__file__).with_name("polygraph_metrics.json").read_text(encoding="utf-8")
+)
 
 
 @pytest.mark.parametrize("world", RECORDED["worlds"])

@@ -33,9 +33,15 @@ def ask_score() -> Iterator[Any]:
 def test_the_score_is_the_services_own(service: Running, ask_score: Any) -> None:
     told = service.score(PAIR).json()
     found = asked(ask_score(*PAIR, service.address))
-    wanted = {**told["items"][0], "detector": told["detector"], "sha256": told["sha256"]}
+    wanted = {
+        **told["items"][0],
+        "detector": told["detector"],
+        "sha256": told["sha256"],
+    }
     assert found["log_odds"] == pytest.approx(wanted["log_odds"], abs=1e-5)
-    assert {name: found[name] for name in ("verdict", "detector", "sha256", "warnings")}.items() <= wanted.items()
+    assert {
+        name: found[name] for name in ("verdict", "detector", "sha256", "warnings")
+    }.items() <= wanted.items()
     other = asked(ask_score(*PAIR, service.address + "/", detector="auto"))
     assert other["sha256"] == "b" * 64
 

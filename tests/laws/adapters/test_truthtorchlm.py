@@ -7,11 +7,16 @@ import warnings
 
 import pytest
 
-os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # read at import: no test may use the network
+os.environ.setdefault(
+    "LITELLM_LOCAL_MODEL_COST_MAP", "True"
+)  # read at import: no test may use the network
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    pytest.importorskip("TruthTorchLM", reason="TruthTorchLM is not installed in this environment (make adapters)")
+    pytest.importorskip(
+        "TruthTorchLM",
+        reason="TruthTorchLM is not installed in this environment (make adapters)",
+    )
 
 from TruthTorchLM import generate_with_truth_value
 from TruthTorchLM.truth_methods import Confidence
@@ -31,7 +36,9 @@ def method(bundle, tiny_llama):
 
 
 def test_in_its_generation_beside_its_own_method(method, tiny_llama):
-    tokenizer = copy.deepcopy(tiny_llama.tokenizer)  # it is given a chat template on the way
+    tokenizer = copy.deepcopy(
+        tiny_llama.tokenizer
+    )  # it is given a chat template on the way
     found = generate_with_truth_value(
         model=tiny_llama.model,
         tokenizer=tokenizer,
@@ -46,15 +53,22 @@ def test_in_its_generation_beside_its_own_method(method, tiny_llama):
     wanted = method.detector.score(QUESTION, first_line(found["generated_text"]))
     told = found["method_specific_outputs"][0]
     assert told["truth_value"] == pytest.approx(wanted.log_odds, abs=1e-5)
-    assert told["normalized_truth_value"] == pytest.approx(wanted.truth_probability, abs=1e-5)  # higher is true
-    assert (told["verdict"], told["warnings"]) == (wanted.verdict, list(wanted.warnings))
+    assert told["normalized_truth_value"] == pytest.approx(
+        wanted.truth_probability, abs=1e-5
+    )  # higher is true
+    assert (told["verdict"], told["warnings"]) == (
+        wanted.verdict,
+        list(wanted.warnings),
+    )
     assert len(found["unnormalized_truth_values"]) == 2
 
 
 def test_an_answer_scores_as_the_detector_says(method, tiny_llama):
     model, tokenizer = tiny_llama.model, copy.deepcopy(tiny_llama.tokenizer)
     told = method(model, "any prompt", " Lima\nand more", QUESTION, None, tokenizer)
-    assert told["truth_value"] == pytest.approx(method.detector.score(QUESTION, "Lima").log_odds, abs=1e-6)
+    assert told["truth_value"] == pytest.approx(
+        method.detector.score(QUESTION, "Lima").log_odds, abs=1e-6
+    )
     empty = method(model, "any prompt", " \n", QUESTION, None, tokenizer)
     assert (empty["truth_value"], empty["normalized_truth_value"]) == (-math.inf, 0.0)
 
@@ -62,10 +76,17 @@ def test_an_answer_scores_as_the_detector_says(method, tiny_llama):
 def test_another_model_prompt_or_no_model_at_all_is_refused(method, tiny_llama):
     strict = AnchorTruth(method.detector, same_prompt=True)
     prompt = method.detector.trained.setting.template.text(QUESTION)
-    assert strict.forward_hf_local(tiny_llama.model, prompt, " Lima", QUESTION)["truth_probability"] > 0
+    assert (
+        strict.forward_hf_local(tiny_llama.model, prompt, " Lima", QUESTION)[
+            "truth_probability"
+        ]
+        > 0
+    )
     with pytest.raises(UserError, match="not given the prompt"):
         strict.forward_hf_local(tiny_llama.model, f"{prompt} ", " Lima", QUESTION)
     with pytest.raises(UserError, match="another model object"):
-        method.forward_hf_local(copy.deepcopy(tiny_llama.model), prompt, " Lima", QUESTION)
+        method.forward_hf_local(
+            copy.deepcopy(tiny_llama.model), prompt, " Lima", QUESTION
+        )
     with pytest.raises(UserError, match="shows none"):
         method("gpt-4o", messages=[], generated_text="Lima", question=QUESTION)

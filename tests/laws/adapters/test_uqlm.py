@@ -7,7 +7,11 @@ QUESTIONS = ["Who wrote Dracula?", "What is the capital of Peru?"]
 
 
 def test_a_file_is_scored(bundle, tiny_llama, tmp_path):
-    data = {"prompts": QUESTIONS, "responses": ["Bram Stoker\n\nHe was Irish.", " "], "min_probability": [0.5, 0.1]}
+    data = {
+        "prompts": QUESTIONS,
+        "responses": ["Bram Stoker\n\nHe was Irish.", " "],
+        "min_probability": [0.5, 0.1],
+    }
     write_result(tmp_path / "in.json", {"data": data, "metadata": None})
     loaded = {"model": tiny_llama.model, "tokenizer": tiny_llama.tokenizer}
     score_file(bundle, tmp_path / "in.json", tmp_path / "out.json", **loaded)

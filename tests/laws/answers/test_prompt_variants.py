@@ -15,19 +15,36 @@ from anchorscope.answers.template import (
     split_head,
     with_examples,
 )
-from anchorscope.experiments.boundary import ALLOWED, PERMISSION, UNANSWERABLE, allow_dont_know, says_dont_know
+from anchorscope.experiments.boundary import (
+    ALLOWED,
+    PERMISSION,
+    UNANSWERABLE,
+    allow_dont_know,
+    says_dont_know,
+)
 from anchorscope.models.language_model import LanguageModel
 from chat_templates import CHATML, KINDS, chat
 
 
-def test_a_conversation_keeps_its_turns_and_its_instruction(tiny_llama: LanguageModel) -> None:
+def test_a_conversation_keeps_its_turns_and_its_instruction(
+    tiny_llama: LanguageModel,
+) -> None:
     template = chat(tiny_llama, CHATML)
     other = with_examples(template, EXAMPLE_SETS[2])
     assert split_head(template) is not None
-    turns = [f"[user]{{}}{one.question}[end]\n[assistant]{one.answer}[end]\n" for one in EXAMPLE_SETS[2]]
-    wanted = turns[0].format(f"{INSTRUCTION}\n\n") + "".join(one.format("") for one in turns[1:])
+    turns = [
+        f"[user]{{}}{one.question}[end]\n[assistant]{one.answer}[end]\n"
+        for one in EXAMPLE_SETS[2]
+    ]
+    wanted = turns[0].format(f"{INSTRUCTION}\n\n") + "".join(
+        one.format("") for one in turns[1:]
+    )
     assert other.head == f"{wanted}[user]"
-    assert (other.tail, other.answer_lead, other.kind) == (template.tail, template.answer_lead, "chat")
+    assert (other.tail, other.answer_lead, other.kind) == (
+        template.tail,
+        template.answer_lead,
+        "chat",
+    )
 
 
 PHRASES = [
@@ -85,13 +102,20 @@ def test_what_is_an_answer(text: str) -> None:
     phrase=st.sampled_from(PHRASES),
     change=st.sampled_from([str.lower, str.upper, str.title, str]),
     before=st.sampled_from(["", " ", '"', "(", "**", "\n"]),
-    after=st.sampled_from(["", ".", "!", " .", ")", '"', "...", "; next", ", sorry", "**"]),
+    after=st.sampled_from(
+        ["", ".", "!", " .", ")", '"', "...", "; next", ", sorry", "**"]
+    ),
 )
-def test_case_marks_and_space_do_not_matter(phrase: str, change: Callable[[str], str], before: str, after: str) -> None:
+def test_case_marks_and_space_do_not_matter(
+    phrase: str, change: Callable[[str], str], before: str, after: str
+) -> None:
     assert says_dont_know(f"{before}{change(phrase)}{after}")
 
 
-@given(phrase=st.sampled_from(PHRASES), name=st.sampled_from(["Pleasures", "Why", "Records", "How to Love", "Zürich"]))
+@given(
+    phrase=st.sampled_from(PHRASES),
+    name=st.sampled_from(["Pleasures", "Why", "Records", "How to Love", "Zürich"]),
+)
 def test_a_name_goes_on_with_a_capital(phrase: str, name: str) -> None:
     assert not says_dont_know(f"{phrase.title()} {name}")
 
@@ -99,19 +123,31 @@ def test_a_name_goes_on_with_a_capital(phrase: str, name: str) -> None:
 def examples_in(template: Template) -> list[str]:
     """The questions of the examples, in the order in which they stand."""
     known = [example.question for example in (*FEW_SHOT, *UNANSWERABLE)]
-    return sorted((one for one in known if one in template.head), key=template.head.index)
+    return sorted(
+        (one for one in known if one in template.head), key=template.head.index
+    )
 
 
 def check_allowed(plain: Template, allowed: Template) -> None:
-    assert (allowed.kind, allowed.tail, allowed.first_token) == (plain.kind, plain.tail, plain.first_token)
+    assert (allowed.kind, allowed.tail, allowed.first_token) == (
+        plain.kind,
+        plain.tail,
+        plain.first_token,
+    )
     assert allowed.head.count(PERMISSION) == 1
     order = examples_in(allowed)
     assert len(order) == 5
     assert [one for one in order if one in plain.head] == examples_in(plain)
     assert order[-1] == FEW_SHOT[-1].question, "the last example has an answer"
-    for example in (*FEW_SHOT, *UNANSWERABLE):  # between a question and its answer stands what stood there before
+    for example in (
+        *FEW_SHOT,
+        *UNANSWERABLE,
+    ):  # between a question and its answer stands what stood there before
         between = allowed.head.split(example.question)[1].split(example.answer)[0]
-        assert between == plain.head.split(FEW_SHOT[1].question)[1].split(FEW_SHOT[1].answer)[0]
+        assert (
+            between
+            == plain.head.split(FEW_SHOT[1].question)[1].split(FEW_SHOT[1].answer)[0]
+        )
     assert says_dont_know(ALLOWED)
 
 
@@ -123,7 +159,9 @@ def test_the_few_shot_prompt_gets_the_permission_and_two_examples() -> None:
 
 
 @pytest.mark.parametrize("source", KINDS.values(), ids=KINDS)
-def test_every_kind_of_chat_prompt_gets_them_too(tiny_llama: LanguageModel, source: str) -> None:
+def test_every_kind_of_chat_prompt_gets_them_too(
+    tiny_llama: LanguageModel, source: str
+) -> None:
     plain = chat(tiny_llama, source)
     allowed = allow_dont_know(plain)
     check_allowed(plain, allowed)

@@ -24,22 +24,33 @@ from whole_runs import files_of
 NUMBERS = records(list[int])
 
 
-def make(folder: RunFolder, name: str = "facts/answers", value: Any = (1,), large: bool = False) -> Any:
+def make(
+    folder: RunFolder,
+    name: str = "facts/answers",
+    value: Any = (1,),
+    large: bool = False,
+) -> Any:
     """A step, made or read."""
     return StepResult(folder, name, (), NUMBERS, lambda: list(value), large=large).value
 
 
-def publish(folder: RunFolder, files: dict[str, str] | None = None, key: str = "key") -> None:
+def publish(
+    folder: RunFolder, files: dict[str, str] | None = None, key: str = "key"
+) -> None:
     """Small results."""
     with folder_beside(folder.path / "results") as made:
-        for name, content in (files or {"curves.csv": "layer\n0\n", "figures/delta_p.csv": "x\n"}).items():
+        for name, content in (
+            files or {"curves.csv": "layer\n0\n", "figures/delta_p.csv": "x\n"}
+        ).items():
             (made / name).parent.mkdir(parents=True, exist_ok=True)
             (made / name).write_text(content)
         (made / "recipe.toml").write_text("seed = 3\n")
         folder.publish(made, {"steps": []}, key)
 
 
-def finish(path: Path, files: dict[str, str] | None = None, key: str = "key") -> list[str]:
+def finish(
+    path: Path, files: dict[str, str] | None = None, key: str = "key"
+) -> list[str]:
     """A small finished run; what was told."""
     told = Notes()
     with open_run(path, told) as folder:
@@ -65,20 +76,30 @@ def test_large_steps_go_at_the_end_and_the_others_stay(tmp_path: Path) -> None:
         publish(folder)
         assert len(files_of(folder.work)) == 1
         assert folder.steps["facts/states"].dropped
-        assert make(folder, "facts/states", (5,), large=True) == [5]  # where it is needed after all, it is made again
+        assert make(folder, "facts/states", (5,), large=True) == [
+            5
+        ]  # where it is needed after all, it is made again
 
 
 @pytest.mark.parametrize("moment", ["sync_tree", "sync_folder", "move_files"])
 @pytest.mark.parametrize("again", [{}, {"curves.csv": "newest", "new.csv": "newest"}])
 @pytest.mark.parametrize("first", [True, False])
 def test_results_that_were_stopped_on_their_way_are_known_and_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, again: dict[str, str], first: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    again: dict[str, str],
+    first: bool,
 ) -> None:
     """Nothing of ours is moved aside as if it were the user's, and none of it stays behind."""
     path = tmp_path / "run"
     if not first:
         finish(path, {"curves.csv": "old", "figures/heads.csv": "old"})
-    middle = {"curves.csv": "middle", "figures/delta_p.csv": "middle", "z.csv": "middle"}
+    middle = {
+        "curves.csv": "middle",
+        "figures/delta_p.csv": "middle",
+        "z.csv": "middle",
+    }
     original = getattr(sealed_folder, moment)
 
     def stop(*given: Any) -> None:
@@ -94,12 +115,18 @@ def test_results_that_were_stopped_on_their_way_are_known_and_replaced(
     told = finish(path, again or middle, "again")
     assert told == []
     new = again or middle
-    assert {name: text.decode() for name, text in files_of(path).items() if name.endswith("csv")} == new
+    assert {
+        name: text.decode()
+        for name, text in files_of(path).items()
+        if name.endswith("csv")
+    } == new
     with open_run(path) as folder:
         assert folder.is_published("again")
 
 
-def test_a_run_that_was_killed_after_its_manifest_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_killed_after_its_manifest_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -112,8 +139,13 @@ def test_a_run_that_was_killed_after_its_manifest_is_finished(tmp_path: Path, mo
     assert not list((tmp_path / "run").rglob("*.changed-*"))
 
 
-@pytest.mark.parametrize("name", ["curves.csv", "manifest.json", "recipe.toml", "figures", "figures/delta_p.csv"])
-def test_a_foreign_file_where_a_result_goes_is_moved_aside(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["curves.csv", "manifest.json", "recipe.toml", "figures", "figures/delta_p.csv"],
+)
+def test_a_foreign_file_where_a_result_goes_is_moved_aside(
+    tmp_path: Path, name: str
+) -> None:
     """Before the first results are there."""
     path = tmp_path / "run"
     with open_run(path) as folder:
@@ -121,7 +153,9 @@ def test_a_foreign_file_where_a_result_goes_is_moved_aside(tmp_path: Path, name:
     (path / name).parent.mkdir(exist_ok=True)
     (path / name).write_text("mine")
     told = finish(path)
-    assert told == [f"{name} was not what the run had written; it was moved to {Path(name).name}.changed-1"]
+    assert told == [
+        f"{name} was not what the run had written; it was moved to {Path(name).name}.changed-1"
+    ]
     assert (path / f"{name}.changed-1").read_text() == "mine"
     read_manifest(path)
 
@@ -145,14 +179,20 @@ def test_a_changed_result_without_a_successor_stays(tmp_path: Path) -> None:
     finish(path, {"figures/heads.csv": "old", "figures/layers.csv": "old"})
     (path / "figures" / "heads.csv").write_text("mine")
     told = finish(path, {"curves.csv": "new"}, "other")
-    assert told == ["figures/heads.csv is no result of this run any more; it was changed, so that it stays"]
+    assert told == [
+        "figures/heads.csv is no result of this run any more; it was changed, so that it stays"
+    ]
     assert (path / "figures" / "heads.csv").read_text() == "mine"
     assert not (path / "figures" / "layers.csv").exists()
 
 
 @pytest.mark.parametrize("name", ["work", "figures"])
-@pytest.mark.parametrize("beside", ["thesis.tex", "recipe.toml", "report.md", "manifest.json"])
-def test_a_folder_that_only_looks_like_a_run_is_refused_and_not_touched(tmp_path: Path, name: str, beside: str) -> None:
+@pytest.mark.parametrize(
+    "beside", ["thesis.tex", "recipe.toml", "report.md", "manifest.json"]
+)
+def test_a_folder_that_only_looks_like_a_run_is_refused_and_not_touched(
+    tmp_path: Path, name: str, beside: str
+) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "mine.txt").write_text("mine")
     (tmp_path / beside).write_text("# written by hand\nseed = 3\n")
@@ -179,23 +219,34 @@ def test_a_run_of_an_older_version_is_refused_and_not_touched(tmp_path: Path) ->
         lambda text: text.replace("run", "rum", 1),
     ],
 )
-def test_a_damaged_index_is_told_and_nothing_touched(tmp_path: Path, harm: Callable[[str], str]) -> None:
+def test_a_damaged_index_is_told_and_nothing_touched(
+    tmp_path: Path, harm: Callable[[str], str]
+) -> None:
     finish(tmp_path / "run")
     place = tmp_path / "run" / "index.json"
     place.write_text(harm(place.read_text()))
-    assert "--out" in refused(tmp_path / "run", r"index\.json' is damaged.*nothing was changed")
+    assert "--out" in refused(
+        tmp_path / "run", r"index\.json' is damaged.*nothing was changed"
+    )
 
 
-def test_an_index_of_another_version_is_told_and_nothing_touched(tmp_path: Path) -> None:
+def test_an_index_of_another_version_is_told_and_nothing_touched(
+    tmp_path: Path,
+) -> None:
     finish(tmp_path / "run")
     place = tmp_path / "run" / "index.json"
     content = json.loads(place.read_text()) | {"schema_version": 99}
     content.pop("seal")
     place.write_text(json.dumps({**content, "seal": canonical_hash(content)}))
-    refused(tmp_path / "run", r"another version of anchorscope \(format 99, this one writes 5\)")
+    refused(
+        tmp_path / "run",
+        r"another version of anchorscope \(format 99, this one writes 5\)",
+    )
 
 
-@pytest.mark.parametrize("left", [[], [".lock"], [".lock", "index.json.anchorscope-partial"]])
+@pytest.mark.parametrize(
+    "left", [[], [".lock"], [".lock", "index.json.anchorscope-partial"]]
+)
 def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used(
     tmp_path: Path, left: list[str]
 ) -> None:
@@ -208,7 +259,9 @@ def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used
 
 
 @pytest.mark.parametrize("place", ["work", "work/data", "figures"])
-def test_a_link_in_the_place_of_a_folder_is_refused_and_not_followed(tmp_path: Path, place: str) -> None:
+def test_a_link_in_the_place_of_a_folder_is_refused_and_not_followed(
+    tmp_path: Path, place: str
+) -> None:
     finish(tmp_path / "run", {"figures/chart.csv": "1"})
     elsewhere, linked = tmp_path / "elsewhere", tmp_path / "run" / place
     if linked.exists():
@@ -220,14 +273,20 @@ def test_a_link_in_the_place_of_a_folder_is_refused_and_not_followed(tmp_path: P
     (elsewhere / "mine.txt").write_text("mine")
     linked.symlink_to(elsewhere)
     before = sorted(elsewhere.rglob("*"))
-    refused(tmp_path / "run", rf"has a link in the place of '{place}'; links inside a run are not followed")
+    refused(
+        tmp_path / "run",
+        rf"has a link in the place of '{place}'; links inside a run are not followed",
+    )
     assert sorted(elsewhere.rglob("*")) == before
 
 
 def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     assert "--out" in refused(tmp_path / "run", "is a file, not a folder")
-    refused(tmp_path / "run" / "sub" / "run", r"cannot be written \(Not a directory\); choose another with --out")
+    refused(
+        tmp_path / "run" / "sub" / "run",
+        r"cannot be written \(Not a directory\); choose another with --out",
+    )
     assert (tmp_path / "run").read_text() == "mine"
 
 
@@ -250,7 +309,10 @@ def test_a_folder_that_may_not_be_written_or_entered_is_told(unwritable: Path) -
     closed.mkdir(mode=0o000)
     try:
         for path in (unwritable, unwritable / "run", closed, closed / "run"):
-            with pytest.raises(UserError, match=r"Permission denied.*--out"), open_run(path):
+            with (
+                pytest.raises(UserError, match=r"Permission denied.*--out"),
+                open_run(path),
+            ):
                 pytest.fail("the folder was opened")
     finally:
         closed.rmdir()
@@ -283,7 +345,9 @@ def full_disk(path: Path, step: str) -> None:
     assert str(path) in str(caught.value.filename)
 
 
-@pytest.mark.parametrize("stop", [full_disk, lambda path, step: stopped_by(UserError("wrong"), path, step)])
+@pytest.mark.parametrize(
+    "stop", [full_disk, lambda path, step: stopped_by(UserError("wrong"), path, step)]
+)
 def test_a_mistake_or_a_full_disk_keeps_answers_and_nothing_before_them(
     stop: Callable[[Path, str], None], tmp_path: Path
 ) -> None:
@@ -294,14 +358,20 @@ def test_a_mistake_or_a_full_disk_keeps_answers_and_nothing_before_them(
     stop(tmp_path / "mine" / "run", "facts/questions")
     (tmp_path / "empty").mkdir()
     stop(tmp_path / "empty", "facts/questions")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["empty", "mine", "notes.txt"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "empty",
+        "mine",
+        "notes.txt",
+    ]
     stop(tmp_path / "run", "facts/answers")
     with open_run(tmp_path / "run") as folder:
         assert make(folder, value=(9,)) == [1]
     assert not list(tmp_path.rglob("*.anchorscope-partial"))
 
 
-def test_a_mistake_in_a_run_that_was_there_before_takes_nothing_away(tmp_path: Path) -> None:
+def test_a_mistake_in_a_run_that_was_there_before_takes_nothing_away(
+    tmp_path: Path,
+) -> None:
     stopped_by(RuntimeError(), tmp_path / "run", "facts/questions")
     (tmp_path / "run" / "notes.txt").write_text("mine")
     before = files_of(tmp_path / "run")
@@ -312,7 +382,9 @@ def test_a_mistake_in_a_run_that_was_there_before_takes_nothing_away(tmp_path: P
 
 
 @pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt()])
-def test_an_error_of_ours_and_an_interrupt_keep_everything(tmp_path: Path, error: BaseException) -> None:
+def test_an_error_of_ours_and_an_interrupt_keep_everything(
+    tmp_path: Path, error: BaseException
+) -> None:
     stopped_by(error, tmp_path / "run", "facts/questions")
     with open_run(tmp_path / "run") as folder:
         assert make(folder, "facts/questions", (9,)) == [1]
@@ -334,7 +406,9 @@ def other_process() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
 
     def start(path: Path) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "open\n"
@@ -350,7 +424,10 @@ def test_a_second_process_in_the_same_folder_is_refused_until_the_first_is_gone(
     tmp_path: Path, other_process: Callable[[Path], subprocess.Popen[str]]
 ) -> None:
     process = other_process(tmp_path / "run")
-    refused(tmp_path / "run", r"Another process is running in .*; wait for it, or choose another folder")
+    refused(
+        tmp_path / "run",
+        r"Another process is running in .*; wait for it, or choose another folder",
+    )
     with open_run(tmp_path / "second") as folder:  # elsewhere they do not meet
         make(folder)
     process.communicate()
@@ -367,7 +444,9 @@ def test_a_lock_that_is_the_users_own_file_is_not_emptied(tmp_path: Path) -> Non
     assert (tmp_path / LOCK).read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_locked_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_locks(*_: Any, **__: Any) -> None:
         raise OSError("no locks available")
 
@@ -376,7 +455,17 @@ def test_a_folder_that_cannot_be_locked_is_told(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "name", ["/", "/dev/null", "/proc/x", "/sys/x", "file/x", "loop", "x" * 5000, "a/b/" + "x" * 300]
+    "name",
+    [
+        "/",
+        "/dev/null",
+        "/proc/x",
+        "/sys/x",
+        "file/x",
+        "loop",
+        "x" * 5000,
+        "a/b/" + "x" * 300,
+    ],
 )
 def test_places_where_no_folder_can_be_are_refused_and_leave_nothing(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

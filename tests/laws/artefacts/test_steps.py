@@ -40,11 +40,15 @@ def a_step(
     large: bool = False,
     **made_from: Any,
 ) -> StepResult:
-    return StepResult(folder, name, parents, form, work or Counted(), large=large, **made_from)
+    return StepResult(
+        folder, name, parents, form, work or Counted(), large=large, **made_from
+    )
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_step_that_fails_while_it_is_written_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+def test_a_step_that_fails_while_it_is_written_leaves_nothing(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
     def write_half(value: Any, path: Path) -> None:
         (path / "part.json").write_text("[1, ")
         raise error
@@ -75,7 +79,9 @@ def die(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_process_killed_while_writing_leaves_the_steps_before_and_no_litter(tmp_path: Path) -> None:
+def test_a_process_killed_while_writing_leaves_the_steps_before_and_no_litter(
+    tmp_path: Path,
+) -> None:
     def run() -> None:
         with open_run(tmp_path / "run") as folder:
             a_step(folder, "facts/whole", Counted([5])).value  # noqa: B018
@@ -83,7 +89,9 @@ def test_a_process_killed_while_writing_leaves_the_steps_before_and_no_litter(tm
 
     whole, half = Counted(), Counted()
     with killed(run), open_run(tmp_path / "run") as folder:
-        assert len(list((folder.work / "facts").iterdir())) == 1  # the half-made one is gone, whatever comes now
+        assert (
+            len(list((folder.work / "facts").iterdir())) == 1
+        )  # the half-made one is gone, whatever comes now
         assert a_step(folder, "facts/whole", whole).value == [5]
         assert a_step(folder, "facts/half", half).value == [1, 2]
     assert (whole.times, half.times) == (0, 1)
@@ -165,7 +173,9 @@ def test_whatever_a_step_is_made_from_makes_it_anew_and_says_why(
     assert len(told.lines) == 1
 
 
-def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: Path) -> None:
+def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     made: list[str] = []
 
     def chain(folder: RunFolder, option: int) -> list[StepResult]:
@@ -173,9 +183,16 @@ def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: 
             return lambda: [made.append(name), 1][1:]
 
         first = a_step(folder, "first", work("first"))
-        second = a_step(folder, "second", work("second"), parents=(first,), options={"o": option})
+        second = a_step(
+            folder, "second", work("second"), parents=(first,), options={"o": option}
+        )
         third = a_step(folder, "third", work("third"), parents=(second,))
-        return [first, second, third, a_step(folder, "fourth", work("fourth"), parents=(first,))]
+        return [
+            first,
+            second,
+            third,
+            a_step(folder, "fourth", work("fourth"), parents=(first,)),
+        ]
 
     for option in (1, 2):
         with open_run(tmp_path / "run") as folder:
@@ -187,13 +204,18 @@ def test_what_depends_on_a_changed_step_is_made_anew_and_nothing_else(tmp_path: 
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
-        (lambda place: place.write_bytes(place.read_bytes()[::-1]), "is not what was written"),
+        (
+            lambda place: place.write_bytes(place.read_bytes()[::-1]),
+            "is not what was written",
+        ),
         (lambda place: place.write_bytes(place.read_bytes()[:-2]), "bytes instead of"),
         (lambda place: place.write_bytes(b""), "has 0 bytes instead of"),
         (Path.unlink, "is missing"),
     ],
 )
-def test_a_damaged_step_is_made_again_and_told(tmp_path: Path, harm: Callable[[Path], Any], told: str) -> None:
+def test_a_damaged_step_is_made_again_and_told(
+    tmp_path: Path, harm: Callable[[Path], Any], told: str
+) -> None:
     with open_run(tmp_path / "run") as folder:
         a_step(folder, work=Counted([1])).value  # noqa: B018
         (name,) = folder.steps["facts/one"].files

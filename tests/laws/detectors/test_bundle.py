@@ -11,7 +11,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.detectors.bundle import TrainedDetector, pack, read_bundle, unpack, write_bundle
+from anchorscope.detectors.bundle import (
+    TrainedDetector,
+    pack,
+    read_bundle,
+    unpack,
+    write_bundle,
+)
 from anchorscope.detectors.bundle_files import JSON, MOST_BYTES, WEIGHTS
 from anchorscope.detectors.fitted import LinearProbe, WeightedSum
 from anchorscope.errors import UserError
@@ -22,7 +28,9 @@ from detector_cases import OTHER, added, probe, trained_on
 
 @pytest.fixture(scope="module")
 def trained(tiny_llama: LanguageModel) -> TrainedDetector:
-    return trained_on(tiny_llama, fitted=added((probe(), probe(OTHER, 3)), ("log_prob_mean",)))
+    return trained_on(
+        tiny_llama, fitted=added((probe(), probe(OTHER, 3)), ("log_prob_mean",))
+    )
 
 
 def refused(files: dict[str, bytes], message: str) -> None:
@@ -35,27 +43,41 @@ def altered(files: dict[str, bytes], **changes: Any) -> dict[str, bytes]:
     """A bundle that says something else, with hashes that fit: what another program might write."""
     record = {**json.loads(files[JSON]), **changes}
     record.pop("sha256")
-    whole = {**record, "sha256": hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()}
+    whole = {
+        **record,
+        "sha256": hashlib.sha256(
+            json.dumps(record, sort_keys=True).encode()
+        ).hexdigest(),
+    }
     text = json.dumps(whole, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
     return {**files, JSON: text.encode()}
 
 
-def test_a_bundle_is_two_files_and_holds_the_whole_detector(trained: TrainedDetector, tmp_path: Path) -> None:
+def test_a_bundle_is_two_files_and_holds_the_whole_detector(
+    trained: TrainedDetector, tmp_path: Path
+) -> None:
     assert read_again(trained).context_use is None
     use = UseCalibration(1.5, -2.0, (0.1, 0.0, 0.2), 300, 0.4, 0.05)
     trained = replace(trained, context_use=use)
     assert read_again(trained).context_use == use
     write_bundle(tmp_path / "made" / "probe", trained)
-    assert sorted(one.name for one in (tmp_path / "made" / "probe").iterdir()) == [JSON, WEIGHTS]
+    assert sorted(one.name for one in (tmp_path / "made" / "probe").iterdir()) == [
+        JSON,
+        WEIGHTS,
+    ]
     assert [one.name for one in (tmp_path / "made").iterdir()] == ["probe"]
     again = read_bundle(tmp_path / "made" / "probe")
     assert again.sha256 == json.loads(pack(trained)[JSON])["sha256"]
     assert pack(again) == pack(trained)
     plain = ("name", "calibration", "setting", "card", "thresholds")
-    assert [getattr(again, name) for name in plain] == [getattr(trained, name) for name in plain]
+    assert [getattr(again, name) for name in plain] == [
+        getattr(trained, name) for name in plain
+    ]
     assert again.needs == trained.needs
     assert isinstance(again.fitted, WeightedSum)
-    torch.testing.assert_close(again.fitted.parts[1].weight, probe(OTHER, 3).weight, rtol=0, atol=0)
+    torch.testing.assert_close(
+        again.fitted.parts[1].weight, probe(OTHER, 3).weight, rtol=0, atol=0
+    )
     write_bundle(tmp_path / "made" / "probe", trained)  # in its own place
 
 
@@ -64,23 +86,33 @@ def read_again(trained: TrainedDetector) -> TrainedDetector:
 
 
 @given(data=st.data())
-def test_no_byte_can_change_unseen(trained: TrainedDetector, data: st.DataObject) -> None:
+def test_no_byte_can_change_unseen(
+    trained: TrainedDetector, data: st.DataObject
+) -> None:
     files = pack(trained)
     name = data.draw(st.sampled_from(sorted(files)))
     place = data.draw(st.integers(0, len(files[name]) - 1))
     other = data.draw(st.integers(1, 255))
     changed = bytearray(files[name])
     changed[place] ^= other
-    refused({**files, name: bytes(changed)}, "^The bundle 'here' (cannot be used|has the schema version)")
+    refused(
+        {**files, name: bytes(changed)},
+        "^The bundle 'here' (cannot be used|has the schema version)",
+    )
 
 
 @given(data=st.data())
-def test_no_end_can_be_missing_and_nothing_can_be_added(trained: TrainedDetector, data: st.DataObject) -> None:
+def test_no_end_can_be_missing_and_nothing_can_be_added(
+    trained: TrainedDetector, data: st.DataObject
+) -> None:
     files = pack(trained)
     name = data.draw(st.sampled_from(sorted(files)))
     stop = data.draw(st.integers(0, len(files[name]) - 1))
     refused({**files, name: files[name][:stop]}, "cannot be used")
-    refused({**files, name: files[name] + data.draw(st.binary(min_size=1, max_size=9))}, "cannot be used")
+    refused(
+        {**files, name: files[name] + data.draw(st.binary(min_size=1, max_size=9))},
+        "cannot be used",
+    )
 
 
 def test_what_is_no_bundle_is_told(trained: TrainedDetector, tmp_path: Path) -> None:
@@ -93,43 +125,65 @@ def test_what_is_no_bundle_is_told(trained: TrainedDetector, tmp_path: Path) -> 
             read_bundle(place)
     write_bundle(tmp_path / "one", trained)
     (tmp_path / "one" / WEIGHTS).unlink()
-    with pytest.raises(UserError, match=r"weights.safetensors is missing. Give the folder"):
+    with pytest.raises(
+        UserError, match=r"weights.safetensors is missing. Give the folder"
+    ):
         read_bundle(tmp_path / "one")
     (tmp_path / "one" / WEIGHTS).write_bytes(bytes(MOST_BYTES + 1))
     with pytest.raises(UserError, match="at most 64,000,000 are read"):
         read_bundle(tmp_path / "one")
 
 
-def test_what_fits_its_hashes_and_is_still_wrong_is_told(trained: TrainedDetector) -> None:
+def test_what_fits_its_hashes_and_is_still_wrong_is_told(
+    trained: TrainedDetector,
+) -> None:
     files = pack(trained)
-    refused(altered(files, schema_version=5), "has the schema version 5, and this anchorscope reads 1 to 4")
+    refused(
+        altered(files, schema_version=5),
+        "has the schema version 5, and this anchorscope reads 1 to 4",
+    )
     refused(altered(files, schema="a poem"), "does not describe a detector")
     unknown = {"fitted": {"kind": "oracle", "values": {}}}
-    refused(altered(files, parts=unknown), "the unknown kind 'oracle'; known here: .*linear-probe")
+    refused(
+        altered(files, parts=unknown),
+        "the unknown kind 'oracle'; known here: .*linear-probe",
+    )
     inside = json.loads(files[JSON])["parts"]
     inside["fitted"]["values"]["parts"]["0"]["kind"] = "oracle"
     refused(altered(files, parts=inside), "the unknown kind 'oracle'")
     refused(altered(files, parts={}), "lacks something")
     refused(altered(files, calibration={"slope": 1.0}), "lacks something")
-    refused(altered(files, calibration={"slope": 1.0}, thresholds=7, setting=None), "lacks something")
+    refused(
+        altered(files, calibration={"slope": 1.0}, thresholds=7, setting=None),
+        "lacks something",
+    )
     refused({**files, JSON: b"[1, 2]"}, "does not describe a detector")
     refused({**files, JSON: b'{"schema": NaN}'}, "is no JSON")
     weights = b"no tensors at all"
-    told = altered({**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest())
+    told = altered(
+        {**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest()
+    )
     refused(told, "lacks something")
 
 
-def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(trained: TrainedDetector) -> None:
+def test_weights_that_are_no_numbers_are_neither_saved_nor_loaded(
+    trained: TrainedDetector,
+) -> None:
     from safetensors.torch import load, save
 
     bad = LinearProbe(probe().key, probe().weight.clone().fill_(float("nan")), 0.0)
-    with pytest.raises(UserError, match=r"'probe' cannot be saved: its weights 'fitted/weight' hold NaN"):
+    with pytest.raises(
+        UserError,
+        match=r"'probe' cannot be saved: its weights 'fitted/weight' hold NaN",
+    ):
         pack(replace(trained, fitted=bad))
     files = pack(trained)
     tensors = load(files[WEIGHTS])
     tensors["fitted/0/weight"][3] = float("inf")
     weights = save(tensors)
-    told = altered({**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest())
+    told = altered(
+        {**files, WEIGHTS: weights}, weights_sha256=hashlib.sha256(weights).hexdigest()
+    )
     refused(told, "hold NaN or infinity")
 
 
@@ -138,6 +192,8 @@ def test_a_bundle_of_an_earlier_version_is_read(trained: TrainedDetector) -> Non
     record = json.loads(files[JSON])
     del record["card"]["calibration"]
     record["layer_probes"] = {"site": "mlp"}  # what versions 2 and 3 had is ignored
-    again = unpack(altered({**files, JSON: json.dumps(record).encode()}, schema_version=1), "here")
+    again = unpack(
+        altered({**files, JSON: json.dumps(record).encode()}, schema_version=1), "here"
+    )
     assert again.card.calibration == ()
     assert again.calibration == trained.calibration

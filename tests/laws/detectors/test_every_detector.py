@@ -22,19 +22,26 @@ SITE = "mlp"
 SAVED = tuple(
     name
     for name, entry in OWN_DETECTORS.items()
-    if entry.saved and KNOCKOUT not in entry.runs and "semantic_entropy_10" not in entry.columns
+    if entry.saved
+    and KNOCKOUT not in entry.runs
+    and "semantic_entropy_10" not in entry.columns
 )
 """All but those that learn from what a single pass over new answers does not have."""
 
 
 def questions() -> list[Question]:
-    return [question_from_row(row, "facts", number) for number, row in enumerate(rows()[:80])]
+    return [
+        question_from_row(row, "facts", number)
+        for number, row in enumerate(rows()[:80])
+    ]
 
 
 def everything(n_layers: int) -> Needs:
     """All that can be read of a new answer."""
     places = [*(("clean", site) for site in SITES), ("question-only", SITE)]
-    states = tuple((run, site, layer) for run, site in places for layer in range(n_layers))
+    states = tuple(
+        (run, site, layer) for run, site in places for layer in range(n_layers)
+    )
     return Needs(states, MEASURED)
 
 
@@ -48,12 +55,18 @@ def trained(tiny_llama: LanguageModel) -> TrainedOn:
     names = [item.item_id for item in items]
     features = session.features(items, everything(tiny_llama.n_layers))
     keys = [frozenset([name]) for name in names]
-    dataset = Dataset("facts", features, labels, np.arange(80), relations, names, np.ones(80), keys)
-    return TrainedOn(dataset, SITE, Plan(folds=3, seeds=1, tosses=0), torch.device("cpu"))
+    dataset = Dataset(
+        "facts", features, labels, np.arange(80), relations, names, np.ones(80), keys
+    )
+    return TrainedOn(
+        dataset, SITE, Plan(folds=3, seeds=1, tosses=0), torch.device("cpu")
+    )
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: TrainedOn, tiny_llama: LanguageModel) -> None:
+def test_saved_and_loaded_it_scores_as_it_was_fitted(
+    name: str, trained: TrainedOn, tiny_llama: LanguageModel
+) -> None:
     build = trained.fits.fit(name).build
     assert build is not None
     fitted = build(trained.whole)
@@ -62,5 +75,7 @@ def test_saved_and_loaded_it_scores_as_it_was_fitted(name: str, trained: Trained
     few = slice(3, 80, 11)
     wanted = 1.5 * fitted.log_odds(trained.dataset.features)[few] - 0.2
     found = detector.score_questions(questions()[few])
-    np.testing.assert_allclose([one.log_odds for one in found], wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        [one.log_odds for one in found], wanted, rtol=1e-4, atol=1e-4
+    )
     assert len({one.log_odds for one in found}) > 1

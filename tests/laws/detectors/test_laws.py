@@ -13,7 +13,11 @@ from anchorscope.stats.auc import auc
 from made_detection import made_dataset, made_fits, made_trained
 
 _NAMES = tuple(DETECTORS)
-_KEPT_IN = ("-gate", "relation", "pr-attention")  # baselines and controls that nobody uses
+_KEPT_IN = (
+    "-gate",
+    "relation",
+    "pr-attention",
+)  # baselines and controls that nobody uses
 _USED = tuple(name for name in _NAMES if not name.endswith(_KEPT_IN))
 
 
@@ -39,7 +43,10 @@ def test_the_catalogue_says_who_can_be_saved(fits, name):
     try:
         refuse_unknown(build(2).needs, n_layers=5)
         usable = True
-    except (TypeError, UserError):  # there is nothing to build, or it reads what no new answer has
+    except (
+        TypeError,
+        UserError,
+    ):  # there is nothing to build, or it reads what no new answer has
         usable = False
     assert DETECTORS[name].saved == usable
 
@@ -94,12 +101,17 @@ def test_labels_of_items_that_are_held_out_change_nothing():
     labels[0, outside] = ~labels[0, outside]
     turned = type(training)(labels, training.members, training.inner, training.weights)
     before, after = (
-        DetectorFits(type(every.data)(dataset.features, one, "mlp", every.data.device), dataset)
+        DetectorFits(
+            type(every.data)(dataset.features, one, "mlp", every.data.device), dataset
+        )
         for one in (training, turned)
     )
     for name in (*_USED, "relation"):
         np.testing.assert_allclose(
-            after.fit(name).scores[0].numpy(), before.fit(name).scores[0].numpy(), atol=1e-5, err_msg=name
+            after.fit(name).scores[0].numpy(),
+            before.fit(name).scores[0].numpy(),
+            atol=1e-5,
+            err_msg=name,
         )
 
 
@@ -107,13 +119,19 @@ def test_what_other_training_sets_learn_changes_nothing():
     """Other sets have learned from the items that judge this one: were a layer or a rate theirs, labels would leak."""
     dataset = made_dataset(n=60, seed=2, signal=0.5)
     together = made_fits(dataset, seeds=3)
-    assert len(set(together.data.probe.best.tolist())) > 1, "the sets prefer different layers"
+    assert len(set(together.data.probe.best.tolist())) > 1, (
+        "the sets prefer different layers"
+    )
     own = together.data.training.take(slice(0, 1))
-    alone = DetectorFits(type(together.data)(dataset.features, own, "mlp", together.data.device), dataset)
+    alone = DetectorFits(
+        type(together.data)(dataset.features, own, "mlp", together.data.device), dataset
+    )
     least = {"saplma": 0.02}  # Adam makes rounding errors large
     for name in ("probe", "saplma", "residual-probe", "mop", "pr-attention"):
         wanted = alone.fit(name).scores[0].numpy()
-        far = np.abs(together.fit(name).scores[0].numpy() - wanted).max() / max(1.0, wanted.std())
+        far = np.abs(together.fit(name).scores[0].numpy() - wanted).max() / max(
+            1.0, wanted.std()
+        )
         assert far < least.get(name, 1e-3), (name, far)
 
 

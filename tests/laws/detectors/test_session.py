@@ -27,7 +27,10 @@ from detector_cases import CLEAN, PAIRS, added, probe, setting_of, trained_on
 from small_facts import quick_options, rows, write_questions
 from tiny_models import build_tiny, byte_tokenizer, tiny_model
 
-EVERYTHING = Needs((CLEAN, ("question-only", "residual", 0), ("clean", "residual", 3)), (*CONFIDENCE, ANSWER_TOKENS))
+EVERYTHING = Needs(
+    (CLEAN, ("question-only", "residual", 0), ("clean", "residual", 3)),
+    (*CONFIDENCE, ANSWER_TOKENS),
+)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,9 @@ def session(tiny_llama: LanguageModel) -> ScoringSession:
 
 
 def close(found: object, wanted: object) -> None:
-    torch.testing.assert_close(torch.as_tensor(found), torch.as_tensor(wanted), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        torch.as_tensor(found), torch.as_tensor(wanted), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_an_item_alone_has_the_features_of_a_batch(session: ScoringSession) -> None:
@@ -53,21 +58,35 @@ def test_an_item_alone_has_the_features_of_a_batch(session: ScoringSession) -> N
             close(column[0], whole.columns[name][place])
 
 
-def test_scoring_reads_the_states_of_a_run(save_tiny: Callable[[str], Path], tmp_path: Path) -> None:
-    model, questions = save_tiny("llama"), write_questions(tmp_path / "facts.jsonl", rows()[:80])
+def test_scoring_reads_the_states_of_a_run(
+    save_tiny: Callable[[str], Path], tmp_path: Path
+) -> None:
+    model, questions = (
+        save_tiny("llama"),
+        write_questions(tmp_path / "facts.jsonl", rows()[:80]),
+    )
     spec, lm = parse_spec(f"file:{questions}"), load_model(str(model))
     session = ScoringSession(lm, setting_of(lm))
     asked_again = {one.item_id: one for one in open_dataset(spec)}
     needs = Needs((("clean", "mlp", 1), ("clean", "mlp", 3)))
     recipe = resolve(make_recipe(quick_options(questions, model=str(model))))
     with open_run(tmp_path / "run", Silent()) as folder:
-        run = DatasetRun(Job(folder, recipe, LocalExecutor(lambda: lm), Silent()), spec, steps_of(recipe))
+        run = DatasetRun(
+            Job(folder, recipe, LocalExecutor(lambda: lm), Silent()),
+            spec,
+            steps_of(recipe),
+        )
         items = session.items([asked_again[item.item_id] for item in run.used_items])
-        assert [item.located for item in items] == [item.located for item in run.used_items]
+        assert [item.located for item in items] == [
+            item.located for item in run.used_items
+        ]
         assert len(items) == 80
         found = session.features(items, needs).states
         for layer in (1, 3):
-            close(found["clean", "mlp", layer], run["clean-states"][0, SITES.index("mlp"), layer])
+            close(
+                found["clean", "mlp", layer],
+                run["clean-states"][0, SITES.index("mlp"), layer],
+            )
 
 
 def test_a_pass_stops_at_the_highest_layer_that_is_read(
@@ -75,12 +94,20 @@ def test_a_pass_stops_at_the_highest_layer_that_is_read(
 ) -> None:
     items, run, ran = session.items([asked(*PAIRS[0])]), LanguageModel.run_block, []
     needs = Needs((("clean", "mlp", 1), ("clean", "residual", 0)))
-    session.features(items, needs)  # the prompt's shared beginning runs once, through all layers
-    monkeypatch.setattr(LanguageModel, "run_block", lambda lm, layer, *rest: ran.append(layer) or run(lm, layer, *rest))
+    session.features(
+        items, needs
+    )  # the prompt's shared beginning runs once, through all layers
+    monkeypatch.setattr(
+        LanguageModel,
+        "run_block",
+        lambda lm, layer, *rest: ran.append(layer) or run(lm, layer, *rest),
+    )
     session.features(items, needs)
     assert set(ran) == {0, 1}
     ran.clear()
-    session.features(items, Needs((("clean", "mlp", 1),), ("log_prob_min",)))  # the head stands above all layers
+    session.features(
+        items, Needs((("clean", "mlp", 1),), ("log_prob_min",))
+    )  # the head stands above all layers
     assert set(ran) == {0, 1, 2, 3}
 
 
@@ -96,9 +123,14 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     turned = replace(trained, thresholds=trained.thresholds[::-1])
     reached = Detector(turned, tiny_llama).score(*PAIRS[0])
     assert reached.verdict == detector.score(*PAIRS[0]).verdict
-    assert reached.warnings == ("a risk of 0.05 could not be reached in training: accepted at 0.2",)
+    assert reached.warnings == (
+        "a risk of 0.05 could not be reached in training: accepted at 0.2",
+    )
     assert Detector(turned, tiny_llama).score(*PAIRS[0], risk=0.2).warnings == ()
-    with pytest.raises(UserError, match=r"no threshold for the risk 0\.1; it was trained for: 0\.2, 0\.05"):
+    with pytest.raises(
+        UserError,
+        match=r"no threshold for the risk 0\.1; it was trained for: 0\.2, 0\.05",
+    ):
         detector.score(*PAIRS[0], risk=0.1)
     plain = Detector(replace(trained, thresholds=()), tiny_llama).score(*PAIRS[0])
     assert "no risk was measured" in plain.warnings[0]
@@ -109,7 +141,9 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     assert outside.log_odds == pytest.approx(detector.score(*PAIRS[0]).log_odds)
 
 
-def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel) -> None:
+def test_another_model_tokenizer_or_prompt_is_refused(
+    tiny_llama: LanguageModel,
+) -> None:
     trained = trained_on(tiny_llama)
 
     def refused(lm: LanguageModel, message: str) -> None:
@@ -117,28 +151,49 @@ def test_another_model_tokenizer_or_prompt_is_refused(tiny_llama: LanguageModel)
             Detector(trained, lm)
         assert "\n" not in str(told.value)
 
-    refused(build_tiny("qwen2"), "trained on model 'tiny llama' and does not fit 'tiny qwen2': its weights are others")
-    refused(wrap(tiny_model("llama", num_hidden_layers=3), byte_tokenizer()), "3 layers of width 32 instead of 4 of 32")
+    refused(
+        build_tiny("qwen2"),
+        "trained on model 'tiny llama' and does not fit 'tiny qwen2': its weights are others",
+    )
+    refused(
+        wrap(tiny_model("llama", num_hidden_layers=3), byte_tokenizer()),
+        "3 layers of width 32 instead of 4 of 32",
+    )
     other = tiny_model("llama")
     with torch.no_grad():
         other.lm_head.weight[7, 3] += 1e-3
-    refused(wrap(other, byte_tokenizer()), "its weights are others; score with that model")
+    refused(
+        wrap(other, byte_tokenizer()), "its weights are others; score with that model"
+    )
     words = byte_tokenizer()
     words.add_tokens(["Paris"])
     refused(wrap(tiny_llama.model, words), "its tokenizer is another one")
     template = replace(trained.setting.template, head="Q: ")
     trained = replace(trained, setting=replace(trained.setting, template=template))
-    refused(tiny_llama, r"its few-shot prompt is another one .* and anchorscope 0\.1\.0")
+    refused(
+        tiny_llama, r"its few-shot prompt is another one .* and anchorscope 0\.1\.0"
+    )
     with pytest.raises(UserError, match="needs its tokenizer"):
         Detector.load(trained, tiny_llama.model)
 
 
-def test_what_cannot_be_measured_of_a_new_answer_is_refused(tiny_llama: LanguageModel) -> None:
+def test_what_cannot_be_measured_of_a_new_answer_is_refused(
+    tiny_llama: LanguageModel,
+) -> None:
     for fitted, message in (
-        (probe(("random", "mlp", 2)), "states of the run 'random', not measured of new answers"),
+        (
+            probe(("random", "mlp", 2)),
+            "states of the run 'random', not measured of new answers",
+        ),
         (probe(("knockout", "mlp", 2)), "the run 'knockout'"),
-        (probe(("clean", "mlp", 9)), "site 'mlp' of layer 9; the model has .* layers 0 to 3"),
-        (added((probe(),), ("relation",)), "reads 'relation', not measured of new answers"),
+        (
+            probe(("clean", "mlp", 9)),
+            "site 'mlp' of layer 9; the model has .* layers 0 to 3",
+        ),
+        (
+            added((probe(),), ("relation",)),
+            "reads 'relation', not measured of new answers",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             Detector(trained_on(tiny_llama, fitted=fitted), tiny_llama)

@@ -25,7 +25,9 @@ def is_end(token: int, so_far: Sequence[int]) -> bool:
     return token in ENDS
 
 
-def generated(lm: LanguageModel, prompt: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
+def generated(
+    lm: LanguageModel, prompt: tuple[int, ...]
+) -> tuple[tuple[int, ...], bool]:
     """Tokens before the end, and whether there was one, by transformers: one prompt at a time, no padding."""
     ends = sorted(ENDS)
     ids = torch.tensor([prompt])
@@ -43,10 +45,15 @@ def generated(lm: LanguageModel, prompt: tuple[int, ...]) -> tuple[tuple[int, ..
 
 
 def answer(
-    lm: LanguageModel, prompts: list[tuple[int, ...]], batches: list[list[int]] | None = None, shared: bool = True
+    lm: LanguageModel,
+    prompts: list[tuple[int, ...]],
+    batches: list[list[int]] | None = None,
+    shared: bool = True,
 ) -> list[Decoded]:
     prefix = shared_prefix(lm) if shared else NO_PREFIX
-    return decode(lm, prompts, prefix, batches or [list(range(len(prompts)))], ROOM, is_end)
+    return decode(
+        lm, prompts, prefix, batches or [list(range(len(prompts)))], ROOM, is_end
+    )
 
 
 @pytest.mark.every_family
@@ -54,8 +61,13 @@ def test_answers_are_those_of_transformers_generate_and_their_probabilities_thos
     tiny: LanguageModel, prompts: list[tuple[int, ...]]
 ) -> None:
     wanted = [generated(tiny, prompt) for prompt in prompts]
-    assert len({len(ids) for ids, _ in wanted}) > 2  # answers of many lengths, or the law would say little
-    own = [log_probs(tiny, prompt, ids) for prompt, (ids, _) in zip(prompts, wanted, strict=True)]
+    assert (
+        len({len(ids) for ids, _ in wanted}) > 2
+    )  # answers of many lengths, or the law would say little
+    own = [
+        log_probs(tiny, prompt, ids)
+        for prompt, (ids, _) in zip(prompts, wanted, strict=True)
+    ]
     # With eager attention a row that sees nothing, as one of padding might without a prefix, becomes NaN and spreads.
     other = copy.deepcopy(tiny.model)
     other.set_attn_implementation("eager")
@@ -63,10 +75,17 @@ def test_answers_are_those_of_transformers_generate_and_their_probabilities_thos
         found = answer(lm, prompts, shared=shared)
         assert [(one.ids, one.finished) for one in found] == wanted
         for one, probabilities in zip(found, own, strict=True):
-            torch.testing.assert_close(torch.tensor(one.log_probs).double(), probabilities, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(
+                torch.tensor(one.log_probs).double(),
+                probabilities,
+                rtol=1e-5,
+                atol=1e-5,
+            )
 
 
-def log_probs(lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]) -> torch.Tensor:
+def log_probs(
+    lm: LanguageModel, prompt: tuple[int, ...], ids: tuple[int, ...]
+) -> torch.Tensor:
     """Of every token of an answer, by one pass of transformers over prompt and answer."""
     with torch.no_grad():
         logits = lm.model(torch.tensor([prompt + ids]), use_cache=False).logits[0]
@@ -86,7 +105,11 @@ def test_rows_that_leave_change_no_others(
         keep(self, rows)
 
     monkeypatch.setattr(Growing, "keep", spy)
-    for share in (0.0, 0.25, 2.0):  # every finished row leaves at once, some wait for others, nobody ever leaves
+    for share in (
+        0.0,
+        0.25,
+        2.0,
+    ):  # every finished row leaves at once, some wait for others, nobody ever leaves
         monkeypatch.setattr(decode_module, "_LEAVE_SHARE", share)
         kept.clear()
         together = answer(tiny, prompts)
@@ -103,13 +126,17 @@ PROMPTS = [item.ids for item in make_items()]
 def reference(lm: LanguageModel) -> np.ndarray:
     """The model's own forward pass, one prompt at a time."""
     with torch.inference_mode():
-        logits = [lm.model(torch.tensor([ids])).logits[0, -1].float() for ids in PROMPTS]
+        logits = [
+            lm.model(torch.tensor([ids])).logits[0, -1].float() for ids in PROMPTS
+        ]
     return torch.stack(logits).log_softmax(dim=-1)[:, list(CHOICES)].numpy()
 
 
 @pytest.mark.every_family
 def test_log_probabilities_are_those_of_transformers(tiny: LanguageModel) -> None:
-    found = choice_log_probs(tiny, PROMPTS, shared_prefix(tiny), [range(len(PROMPTS))], CHOICES)
+    found = choice_log_probs(
+        tiny, PROMPTS, shared_prefix(tiny), [range(len(PROMPTS))], CHOICES
+    )
     assert found.numpy() == pytest.approx(reference(tiny), abs=1e-4)
 
 

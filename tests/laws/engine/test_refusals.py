@@ -18,10 +18,14 @@ from engine_cases import LENGTHS, SHARED, captured, make_cuts, run, shared_prefi
 
 
 @pytest.mark.parametrize("key", [0, len(SHARED) - 1])
-def test_a_cut_inside_the_shared_prefix_is_refused(tiny: LanguageModel, items: list[TokenSequence], key: int) -> None:
+def test_a_cut_inside_the_shared_prefix_is_refused(
+    tiny: LanguageModel, items: list[TokenSequence], key: int
+) -> None:
     cuts = make_cuts(items)
     cuts[2] = Cut(keys=(key, 9))
-    named = re.escape(f"({key}, 9), and only {len(SHARED)} to {len(items[2].ids) - 1} are run")
+    named = re.escape(
+        f"({key}, 9), and only {len(SHARED)} to {len(items[2].ids) - 1} are run"
+    )
     with pytest.raises(InterventionNotApplied, match=named):
         run(tiny, items, shared_prefix(tiny), cuts)
     run(tiny, items, NO_PREFIX, cuts)  # what the message advises
@@ -50,17 +54,24 @@ def test_missing_heads_cannot_be_cut(
 
 
 @pytest.mark.parametrize("position", [0, len(SHARED) - 1, LENGTHS[0]])
-def test_only_what_is_run_can_be_read(tiny: LanguageModel, items: list[TokenSequence], position: int) -> None:
+def test_only_what_is_run_can_be_read(
+    tiny: LanguageModel, items: list[TokenSequence], position: int
+) -> None:
     # An index before the prefix's end would count from the back, one after the item's end would read its padding.
     reads = [replace(item, read_at=(8, len(item.ids) - 1)) for item in items]
     reads[0] = replace(items[0], read_at=(8, position))
-    with pytest.raises(ValueError, match=f"only {len(SHARED)} to {LENGTHS[0] - 1} are run"):
+    with pytest.raises(
+        ValueError, match=f"only {len(SHARED)} to {LENGTHS[0] - 1} are run"
+    ):
         captured(tiny, reads, shared_prefix(tiny))
 
 
 @pytest.mark.parametrize("silent", [0, 2, 3])
 def test_a_layer_that_was_given_no_cut_is_named(
-    tiny: LanguageModel, items: list[TokenSequence], monkeypatch: pytest.MonkeyPatch, silent: int
+    tiny: LanguageModel,
+    items: list[TokenSequence],
+    monkeypatch: pytest.MonkeyPatch,
+    silent: int,
 ) -> None:
     asking = Packed.enter
 
@@ -69,18 +80,29 @@ def test_a_layer_that_was_given_no_cut_is_named(
         found = asking(self, layer)
         if layer == silent:
             none = np.zeros(self.rows.open_at(layer), dtype=bool)
-            self.plan = self._plan(len(none), none, self.lm.sliding_window(layer), self.lm.layer_device(layer))
+            self.plan = self._plan(
+                len(none),
+                none,
+                self.lm.sliding_window(layer),
+                self.lm.layer_device(layer),
+            )
         return found
 
     prefix = shared_prefix(tiny)
     monkeypatch.setattr(Packed, "enter", forgets)
-    with pytest.raises(InterventionNotApplied, match=re.escape(f"layers [{silent}] were asked")):
+    with pytest.raises(
+        InterventionNotApplied, match=re.escape(f"layers [{silent}] were asked")
+    ):
         run(tiny, items, prefix, make_cuts(items))
     run(tiny, items, prefix)  # a clean pass asks for nothing and is not refused
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
-@pytest.mark.parametrize(("bad", "dtype"), [(float("nan"), torch.float32), (float("inf"), torch.bfloat16)])
+@pytest.mark.filterwarnings(
+    "ignore:mkldnn_matmul failed"
+)  # torch, once, on processors without bfloat16
+@pytest.mark.parametrize(
+    ("bad", "dtype"), [(float("nan"), torch.float32), (float("inf"), torch.bfloat16)]
+)
 def test_states_that_are_no_numbers_are_refused_with_the_precision(
     tiny: LanguageModel, items: list[TokenSequence], bad: float, dtype: torch.dtype
 ) -> None:
@@ -102,7 +124,9 @@ def test_states_that_are_no_numbers_are_refused_with_the_precision(
 
 
 @pytest.mark.parametrize("budget", [10_000, 50])
-def test_a_hidden_cut_is_refused_whatever_runs_beside_it(mixed_windows: LanguageModel, budget: int) -> None:
+def test_a_hidden_cut_is_refused_whatever_runs_beside_it(
+    mixed_windows: LanguageModel, budget: int
+) -> None:
     far = TokenSequence(ids=tuple(range(40)), answer_start=37, read_at=(39,))
     near = TokenSequence(ids=tuple(range(5, 45)), answer_start=37, read_at=(39,))
     hidden, seen = Cut(keys=(5,), edges="direct"), Cut(keys=(35,), edges="direct")
@@ -111,7 +135,11 @@ def test_a_hidden_cut_is_refused_whatever_runs_beside_it(mixed_windows: Language
         captured(mixed_windows, [far, near], variants=variants, tokens=budget)
 
     with pytest.raises(UserError, match="sliding window"):
-        go(Variant({0: seen, 1: seen}), Variant({0: hidden, 1: hidden}))  # another variant's edges do not count
+        go(
+            Variant({0: seen, 1: seen}), Variant({0: hidden, 1: hidden})
+        )  # another variant's edges do not count
     with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
         go(Variant({0: hidden, 1: seen}, range(2, 4)))  # nor do another item's
-    go(Variant({0: hidden, 1: seen}))  # the first layers see everything: each item loses something
+    go(
+        Variant({0: hidden, 1: seen})
+    )  # the first layers see everything: each item loses something

@@ -19,13 +19,20 @@ from anchorscope.evidence.delta_p import (
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.measured import GROUPS, Measured, noise_at_reference
 from anchorscope.stats.estimate import group_weights
-from evidence_synthetic import half_lose_their_signal, random_measured, sigmoid, slow_shift
+from evidence_synthetic import (
+    half_lose_their_signal,
+    random_measured,
+    sigmoid,
+    slow_shift,
+)
 
 Q, A = GROUPS
 Keyed = dict[tuple[str, str], Curve]
 
 
-def curves_after_the_shift(measured: Measured, intervention: str, draws: Draws) -> list[Curve]:
+def curves_after_the_shift(
+    measured: Measured, intervention: str, draws: Draws
+) -> list[Curve]:
     corrected = correct_shift(measured, draws)
     return corrected_curves(corrected, intervention, cell_sums(corrected, intervention))
 
@@ -42,11 +49,16 @@ def curves(make: Any, measured: Measured, intervention: str = "knockout") -> Key
     return found
 
 
-def slow_delta(measured: Measured, intervention: str, probe: str, layer: int, item: int) -> float:
+def slow_delta(
+    measured: Measured, intervention: str, probe: str, layer: int, item: int
+) -> float:
     """ΔP of one item as docs/method.md defines it."""
     index = measured.probe(probe)
     place = measured.ran[intervention].tolist().index(item)
-    p = [sigmoid(measured.before[index, layer, item]), sigmoid(measured.after[intervention][index, layer, place])]
+    p = [
+        sigmoid(measured.before[index, layer, item]),
+        sigmoid(measured.after[intervention][index, layer, place]),
+    ]
     return 100 * float(p[1] - p[0]) * (1 if measured.labels[item] else -1)
 
 
@@ -56,15 +68,28 @@ def slow_group(measured: Measured, probe: str) -> list[str | None]:
     found: list[str | None] = []
     for item, label in enumerate(measured.labels):
         layer = measured.reference[index, measured.folds[item]]
-        x, y = measured.before[index, layer, item], measured.after["knockout"][index, layer, item]
-        found.append(None if (x > 0) != label else Q if (y > 0) != (x > 0) and abs(y - x) > noise else A)
+        x, y = (
+            measured.before[index, layer, item],
+            measured.after["knockout"][index, layer, item],
+        )
+        found.append(
+            None
+            if (x > 0) != label
+            else Q
+            if (y > 0) != (x > 0) and abs(y - x) > noise
+            else A
+        )
     return found
 
 
 def kept(measured: Measured, intervention: str, truth: str) -> list[int]:
     """The items of a truth label that were run."""
     wanted = {"all": (True, False), "true": (True,), "false": (False,)}[truth]
-    return [int(item) for item in measured.ran[intervention] if bool(measured.labels[item]) in wanted]
+    return [
+        int(item)
+        for item in measured.ran[intervention]
+        if bool(measured.labels[item]) in wanted
+    ]
 
 
 @pytest.mark.parametrize("make", WAYS)
@@ -80,7 +105,10 @@ def test_half_of_the_items_lose_their_signal(make: object) -> None:
 
 def test_a_common_shift_fools_the_plain_chart_and_not_the_corrected_one() -> None:
     measured = half_lose_their_signal(shift=-3)
-    fooled, right = curves(plain_curves, measured), curves(curves_after_the_shift, measured)
+    fooled, right = (
+        curves(plain_curves, measured),
+        curves(curves_after_the_shift, measured),
+    )
     # Every true item flips and every false one stays: the plain groups are the labels.
     assert (fooled[Q, "true"].n, fooled[Q, "false"].n) == (24, 0)
     assert (fooled[A, "true"].n, fooled[A, "false"].n) == (0, 24)
@@ -94,26 +122,48 @@ def test_plain_curves_by_a_slow_reading_of_the_definition(intervention: str) -> 
     measured = random_measured(seed=7)
     groups = slow_group(measured, "full")
     for (group, truth), curve in curves(plain_curves, measured, intervention).items():
-        items = [item for item in kept(measured, intervention, truth) if groups[item] == group]
+        items = [
+            item
+            for item in kept(measured, intervention, truth)
+            if groups[item] == group
+        ]
         assert curve.n == len(items) > 2
         assert curve.n_groups == len({measured.groups[item] for item in items})
         for layer in range(measured.n_layers):
-            wanted = np.mean([slow_delta(measured, intervention, "full", layer, item) for item in items])
+            wanted = np.mean(
+                [
+                    slow_delta(measured, intervention, "full", layer, item)
+                    for item in items
+                ]
+            )
             assert curve.delta_p[layer] == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize("intervention", ["knockout", "none"])
-def test_cross_fitted_curves_by_a_slow_reading_of_the_definition(intervention: str) -> None:
+def test_cross_fitted_curves_by_a_slow_reading_of_the_definition(
+    intervention: str,
+) -> None:
     measured = random_measured(seed=8)
-    for (group, truth), curve in curves(cross_fitted_curves, measured, intervention).items():
+    for (group, truth), curve in curves(
+        cross_fitted_curves, measured, intervention
+    ).items():
         means, sizes = [], []
         for assigner, meter in (("a", "b"), ("b", "a")):
             groups = slow_group(measured, assigner)
-            items = [item for item in kept(measured, intervention, truth) if groups[item] == group]
+            items = [
+                item
+                for item in kept(measured, intervention, truth)
+                if groups[item] == group
+            ]
             sizes.append(len(items))
             means.append(
                 [
-                    np.mean([slow_delta(measured, intervention, meter, layer, item) for item in items])
+                    np.mean(
+                        [
+                            slow_delta(measured, intervention, meter, layer, item)
+                            for item in items
+                        ]
+                    )
                     for layer in range(measured.n_layers)
                 ]
             )
@@ -135,7 +185,9 @@ def slow_moved(measured: Measured, intervention: str, counts: np.ndarray) -> np.
         here = measured.folds[ran] == fold
         for layer in range(measured.n_layers):
             before = measured.before[index, layer, ran[here]]
-            moved[layer, here] -= slow_shift(before, moved[layer, here], counts[None, ran[here]])[0]
+            moved[layer, here] -= slow_shift(
+                before, moved[layer, here], counts[None, ran[here]]
+            )[0]
     return moved
 
 
@@ -148,22 +200,39 @@ def slow_cell(measured: Measured, counts: np.ndarray) -> list[tuple[str, bool] |
         layer = measured.reference[index, measured.folds[item]]
         x, y = measured.before[index, layer, item], moved[layer, item]
         flips = (y > 0) != (x > 0) and abs(y - x) > noise
-        found.append(CELLS[(0 if flips else 2) + (0 if label else 1)] if (x > 0) == label else None)
+        found.append(
+            CELLS[(0 if flips else 2) + (0 if label else 1)]
+            if (x > 0) == label
+            else None
+        )
     return found
 
 
 @pytest.mark.parametrize("intervention", ["knockout", "random", "none"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("scale", [1.0, 100.0])
-def test_every_draw_by_a_slow_reading_of_the_definition(intervention: str, dtype: type, scale: float) -> None:
+def test_every_draw_by_a_slow_reading_of_the_definition(
+    intervention: str, dtype: type, scale: float
+) -> None:
     made = random_measured(seed=21)
     # Scaled up, log-odds and the shifts of different draws lie further apart than single precision's odds reach.
-    scaled = {name: (scale * logits).astype(dtype) for name, logits in made.after.items()}
+    scaled = {
+        name: (scale * logits).astype(dtype) for name, logits in made.after.items()
+    }
     measured = replace(made, before=(scale * made.before).astype(dtype), after=scaled)
-    sums = cell_sums(correct_shift(measured, Draws.of(counts_of(measured)[1:])), intervention)
-    ran, index, tolerance = measured.ran[intervention], measured.probe("full"), 1e-8 if dtype == np.float64 else 2e-3
+    sums = cell_sums(
+        correct_shift(measured, Draws.of(counts_of(measured)[1:])), intervention
+    )
+    ran, index, tolerance = (
+        measured.ran[intervention],
+        measured.probe("full"),
+        1e-8 if dtype == np.float64 else 2e-3,
+    )
     for draw, counts in enumerate(counts_of(measured)):
-        cells, moved = slow_cell(measured, counts), slow_moved(measured, intervention, counts)
+        cells, moved = (
+            slow_cell(measured, counts),
+            slow_moved(measured, intervention, counts),
+        )
         change = 100 * (sigmoid_of(moved) - sigmoid_of(measured.before[index][:, ran]))
         change *= np.where(measured.labels[ran], 1, -1)
         for place, cell in enumerate(CELLS):
@@ -171,7 +240,9 @@ def test_every_draw_by_a_slow_reading_of_the_definition(intervention: str, dtype
             assert sums.number[place, draw] == inside.sum()
             for fold in range(3):
                 wanted = (change * inside * (measured.folds[ran] == fold)).sum(axis=1)
-                assert sums.delta_p[place, :, fold, draw].numpy() == pytest.approx(wanted, abs=tolerance)
+                assert sums.delta_p[place, :, fold, draw].numpy() == pytest.approx(
+                    wanted, abs=tolerance
+                )
 
 
 def sigmoid_of(log_odds: np.ndarray) -> np.ndarray:

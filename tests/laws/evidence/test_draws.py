@@ -13,22 +13,32 @@ from anchorscope.stats.auc import auc
 
 @pytest.mark.parametrize("way", [product.areas, product._areas_gpu])
 @given(st.integers(1, 50), st.integers(1, 12), st.integers(0, 2**32 - 1), st.booleans())
-def test_equals_the_auc_of_every_resample(way: object, n: int, n_strata: int, seed: int, ties: bool) -> None:
+def test_equals_the_auc_of_every_resample(
+    way: object, n: int, n_strata: int, seed: int, ties: bool
+) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.normal(size=(3, n)).astype(np.float32)
     scores = np.round(scores) if ties else scores
     scores[1] = np.round(scores[1])  # a row with ties among rows without
     labels, strata = rng.random(n) < 0.5, 1000 * rng.integers(0, n_strata, n)
     weights = rng.poisson(1, (8, n)).astype(np.float32)
-    repeated = [np.repeat(np.arange(n), row.astype(int)) for row in np.concatenate([np.ones((1, n)), weights])]
-    wanted = np.stack([auc(scores[:, items], labels[items], strata[items]) for items in repeated], axis=1)
+    repeated = [
+        np.repeat(np.arange(n), row.astype(int))
+        for row in np.concatenate([np.ones((1, n)), weights])
+    ]
+    wanted = np.stack(
+        [auc(scores[:, items], labels[items], strata[items]) for items in repeated],
+        axis=1,
+    )
     found = way(scores, labels, strata, Draws.of(weights))  # type: ignore[operator]
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
 
 
 @pytest.mark.parametrize("at_once", [1, 1 << 30])
 @pytest.mark.parametrize("way", [product.number_until, product._number_until_gpu])
-def test_the_number_of_items_until_a_limit(way: object, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_items_until_a_limit(
+    way: object, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(0)
     n, rows, n_draws = 600, 3, 40  # more items than a byte can count
     monkeypatch.setattr(product, "_AT_ONCE", at_once)

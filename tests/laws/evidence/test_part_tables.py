@@ -5,7 +5,11 @@ import polars as pl
 import pytest
 
 from anchorscope.artefacts.schema import BAND
-from anchorscope.evidence.part_tables import PartsOfDataset, evidence_items_frame, parts_frame
+from anchorscope.evidence.part_tables import (
+    PartsOfDataset,
+    evidence_items_frame,
+    parts_frame,
+)
 from anchorscope.evidence_parts.need import Terms
 from anchorscope.evidence_parts.parts import BEFORE, BOTH, CUT, EvidenceItems
 from anchorscope.stats.streams import stream
@@ -21,30 +25,57 @@ def terms(places: int, need: float, seed: int) -> Terms:
     had = 1.0 + 0.5 * rng.standard_normal(shape)
     left = np.full(shape, 0.5)
     lost = 0.5 * (need * had + 0.1 * rng.standard_normal(shape))
-    return Terms(lost, left, had, np.ones(shape), np.zeros(shape), np.zeros((shape[0], 8)))
+    return Terms(
+        lost, left, had, np.ones(shape), np.zeros(shape), np.zeros((shape[0], 8))
+    )
 
 
 @pytest.fixture(scope="module")
 def parts() -> PartsOfDataset:
     needs = {
-        "knockout": {CUT: terms(2, 0.6, 0), BEFORE: terms(1, 0.7, 1), BOTH: terms(1, 0.4, 2)},
+        "knockout": {
+            CUT: terms(2, 0.6, 0),
+            BEFORE: terms(1, 0.7, 1),
+            BOTH: terms(1, 0.4, 2),
+        },
         "other-site": {CUT: terms(1, 0.05, 3)},
-        "permuted": {CUT: terms(1, 0.0, 4), BEFORE: terms(1, 0.0, 5), BOTH: terms(1, 0.0, 6)},
-        "random 2": {CUT: terms(1, 0.3, 7), BEFORE: terms(1, 0.7, 1), BOTH: terms(1, 0.2, 8)},
-        "random": {CUT: terms(1, 0.1, 9), BEFORE: terms(1, 0.7, 1), BOTH: terms(1, 0.1, 10)},
+        "permuted": {
+            CUT: terms(1, 0.0, 4),
+            BEFORE: terms(1, 0.0, 5),
+            BOTH: terms(1, 0.0, 6),
+        },
+        "random 2": {
+            CUT: terms(1, 0.3, 7),
+            BEFORE: terms(1, 0.7, 1),
+            BOTH: terms(1, 0.2, 8),
+        },
+        "random": {
+            CUT: terms(1, 0.1, 9),
+            BEFORE: terms(1, 0.7, 1),
+            BOTH: terms(1, 0.1, 10),
+        },
     }
-    items = EvidenceItems(LABELS, np.arange(N), [None] * N, [str(item) for item in range(N)], 0)
+    items = EvidenceItems(
+        LABELS, np.arange(N), [None] * N, [str(item) for item in range(N)], 0
+    )
     return PartsOfDataset("m", "d", items, needs, PLACES, 1, LAYERS, [1, 2], 12)
 
 
 def test_the_needs_are_those_of_the_items(parts):
     rows, items = parts_frame(parts), evidence_items_frame(parts)
-    for part, view in (("needs-question", CUT), ("needs-answer", BEFORE), ("together", BOTH)):
+    for part, view in (
+        ("needs-question", CUT),
+        ("needs-answer", BEFORE),
+        ("together", BOTH),
+    ):
         mine = items.filter(
-            (pl.col("intervention") == "knockout") & (pl.col("view") == view) & (pl.col("site") == "residual")
+            (pl.col("intervention") == "knockout")
+            & (pl.col("view") == view)
+            & (pl.col("site") == "residual")
         )
         lost, left, had, label = (
-            np.array(mine[name].to_list()).sum(axis=0) for name in ("lost", "label_left", "had", "label")
+            np.array(mine[name].to_list()).sum(axis=0)
+            for name in ("lost", "label_left", "had", "label")
         )
         told = rows.filter(
             (pl.col("intervention") == "knockout")
@@ -67,11 +98,17 @@ def test_parts_sum_to_one_at_every_layer_and_over_the_band(parts):
 
 
 def test_the_band_is_the_mean_of_its_layers_and_the_control_that_of_its_draws(parts):
-    rows = parts_frame(parts).filter((pl.col("part") == "needs-question") & (pl.col("site") == "residual"))
+    rows = parts_frame(parts).filter(
+        (pl.col("part") == "needs-question") & (pl.col("site") == "residual")
+    )
     knockout = rows.filter(pl.col("intervention") == "knockout")
     by_layer = dict(knockout.select("layer", "share").iter_rows())
     assert by_layer[BAND] == pytest.approx((by_layer["1"] + by_layer["2"]) / 2)
-    assert knockout.filter(pl.col("layer") == BAND)["method"].str.contains("layers 1–2").all()
+    assert (
+        knockout.filter(pl.col("layer") == BAND)["method"]
+        .str.contains("layers 1–2")
+        .all()
+    )
     random = rows.filter(pl.col("intervention") == "random")
     np.testing.assert_allclose(random["share"], 0.2, atol=0.05)
     assert random["method"].str.contains("mean of 2 random cuts").all()

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from anchorscope.evidence.measured import assign, at_reference, noise_at_reference, permuted_flip_share
+from anchorscope.evidence.measured import (
+    assign,
+    at_reference,
+    noise_at_reference,
+    permuted_flip_share,
+)
 from evidence_synthetic import random_measured
 
 Q, A, WRONG = "Q-Anchored", "A-Anchored", "misclassified"
@@ -25,39 +30,59 @@ Q, A, WRONG = "Q-Anchored", "A-Anchored", "misclassified"
         (0.0, -1.0, True, WRONG),
     ],
 )
-def test_the_rule_item_by_item(before: float, after: float, label: bool, pathway: str) -> None:
+def test_the_rule_item_by_item(
+    before: float, after: float, label: bool, pathway: str
+) -> None:
     calls = assign(np.array([before]), np.array([after]), np.array([label]), noise=0.0)
     assert calls.names() == [pathway]
     assert calls.members(Q).tolist() == [pathway == Q]
     assert calls.members(A).tolist() == [pathway == A]
 
 
-@pytest.mark.parametrize(("change", "pathway"), [(0.3, A), (0.5, A), (0.500001, Q), (2.0, Q)])
+@pytest.mark.parametrize(
+    ("change", "pathway"), [(0.3, A), (0.5, A), (0.500001, Q), (2.0, Q)]
+)
 def test_a_flip_counts_only_beyond_the_noise(change: float, pathway: str) -> None:
     for sign, label in ((1, True), (-1, False)):
         before = np.array([sign * change / 2])
-        assert assign(before, before - sign * change, np.array([label]), noise=0.5).names() == [pathway]
+        assert assign(
+            before, before - sign * change, np.array([label]), noise=0.5
+        ).names() == [pathway]
 
 
 def test_scores_are_taken_at_the_reference_layer_of_each_items_fold() -> None:
     logits = np.arange(12.0).reshape(3, 4)  # [layer, item]
     folds, reference = np.array([0, 1, 1, 0]), np.array([2, 0])
     assert at_reference(logits, reference, folds).tolist() == [8, 1, 2, 11]
-    assert at_reference(logits, reference, folds, move=1).tolist() == [8, 5, 6, 11]  # never beyond the last layer
+    assert at_reference(logits, reference, folds, move=1).tolist() == [
+        8,
+        5,
+        6,
+        11,
+    ]  # never beyond the last layer
     assert at_reference(logits, reference, folds, move=-1).tolist() == [4, 1, 2, 7]
-    assert at_reference(logits[None] + 100, reference, folds).tolist() == [[108, 101, 102, 111]]
+    assert at_reference(logits[None] + 100, reference, folds).tolist() == [
+        [108, 101, 102, 111]
+    ]
 
 
-def test_the_noise_is_read_at_the_reference_layer_of_the_items_that_the_control_ran() -> None:
+def test_the_noise_is_read_at_the_reference_layer_of_the_items_that_the_control_ran() -> (
+    None
+):
     measured = random_measured(seed=3)
     folds, ran = measured.folds, measured.ran["none"]
     for probe, name in enumerate(measured.probes):
         changes = [
-            abs(measured.after["none"][probe, layer, place] - measured.before[probe, layer, item])
+            abs(
+                measured.after["none"][probe, layer, place]
+                - measured.before[probe, layer, item]
+            )
             for place, item in enumerate(ran)
             for layer in [measured.reference[probe, folds[item]]]
         ]
-        assert noise_at_reference(measured, name) == pytest.approx(np.percentile(changes, 99))
+        assert noise_at_reference(measured, name) == pytest.approx(
+            np.percentile(changes, 99)
+        )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -74,4 +99,6 @@ def test_the_permuted_share_is_what_many_permutations_give(seed: int) -> None:
             dealt[inside] = after[rng.permutation(inside)]
         calls = assign(before, dealt, labels, 0.0)
         shares.append(calls.members(Q).sum() / calls.correct.sum())
-    assert permuted_flip_share(before, after, labels, folds) == pytest.approx(np.mean(shares), abs=0.006)
+    assert permuted_flip_share(before, after, labels, folds) == pytest.approx(
+        np.mean(shares), abs=0.006
+    )

@@ -43,11 +43,20 @@ def test_an_items_own_fold_is_never_used() -> None:
     rng = np.random.default_rng(0)
     relations = rng.choice(["a", "b", "c"], 60).tolist()
     labels, folds = rng.random(60) < 0.5, rng.integers(0, 3, 60)
-    questions, answers = [f"what {w}" for w in rng.choice(["x", "y"], 60)], [f"{w}" for w in rng.choice(["p", "q"], 60)]
+    questions, answers = (
+        [f"what {w}" for w in rng.choice(["x", "y"], 60)],
+        [f"{w}" for w in rng.choice(["p", "q"], 60)],
+    )
     flipped = np.where(folds == 1, ~labels, labels)
     for first, second in (
-        (relation_only(relations, labels, folds), relation_only(relations, flipped, folds)),
-        (words_only(questions, answers, labels, folds), words_only(questions, answers, flipped, folds)),
+        (
+            relation_only(relations, labels, folds),
+            relation_only(relations, flipped, folds),
+        ),
+        (
+            words_only(questions, answers, labels, folds),
+            words_only(questions, answers, flipped, folds),
+        ),
     ):
         assert first[folds == 1] == pytest.approx(second[folds == 1])
         assert first[folds != 1] != pytest.approx(second[folds != 1])
@@ -60,22 +69,29 @@ def test_words_scores_are_those_of_scikit_learn_at_its_optimum() -> None:
     answers = [" ".join(rng.choice(vocabulary, 2)) for _ in range(n)]
     labels, folds = rng.random(n) < 0.5, rng.integers(0, 4, n)
     documents = [
-        [f"q {word}" for word in words(question)] + [f"a {word}" for word in words(answer)]
+        [f"q {word}" for word in words(question)]
+        + [f"a {word}" for word in words(answer)]
         for question, answer in zip(questions, answers, strict=True)
     ]
     present = CountVectorizer(analyzer=list, binary=True).fit_transform(documents)
     wanted = np.empty(n)
     for fold in range(4):
         inside = folds == fold
-        model = LogisticRegression(max_iter=10_000, tol=1e-9).fit(present[~inside], labels[~inside])
+        model = LogisticRegression(max_iter=10_000, tol=1e-9).fit(
+            present[~inside], labels[~inside]
+        )
         wanted[inside] = model.decision_function(present[inside])
-    assert words_only(questions, answers, labels, folds) == pytest.approx(wanted, abs=1e-4)
+    assert words_only(questions, answers, labels, folds) == pytest.approx(
+        wanted, abs=1e-4
+    )
     assert np.abs(wanted).max() > 0.5
 
 
 MEASURED = random_measured(seed=11)
 MEASURED_DRAWS = Draws.of(group_weights(MEASURED.groups, 200, np.random.default_rng(0)))
-MEASURED_SCORED = Scored(MEASURED.labels, MEASURED.groups, MEASURED.folds, MEASURED_DRAWS)
+MEASURED_SCORED = Scored(
+    MEASURED.labels, MEASURED.groups, MEASURED.folds, MEASURED_DRAWS
+)
 LOGITS = MEASURED.before[0]
 
 
@@ -84,11 +100,20 @@ def test_scores_are_those_of_scikit_learn_within_folds() -> None:
     assert [score.layer for score in found] == [0, 1, 2, 3]
     for score, logits in zip(found, LOGITS, strict=True):
         assert (score.intervention, score.kind) == ("clean", "transfer")
-        assert score.auc == pytest.approx(float(auc(logits, MEASURED.labels, MEASURED.folds)))
-        assert score.log_loss == pytest.approx(log_loss(MEASURED.labels, sigmoid(logits)))
-        assert score.brier == pytest.approx(brier_score_loss(MEASURED.labels, sigmoid(logits)))
+        assert score.auc == pytest.approx(
+            float(auc(logits, MEASURED.labels, MEASURED.folds))
+        )
+        assert score.log_loss == pytest.approx(
+            log_loss(MEASURED.labels, sigmoid(logits))
+        )
+        assert score.brier == pytest.approx(
+            brier_score_loss(MEASURED.labels, sigmoid(logits))
+        )
         assert score.ci_low < score.auc < score.ci_high
-        assert (score.n, score.n_groups) == (len(MEASURED.labels), len(set(MEASURED.groups.tolist())))
+        assert (score.n, score.n_groups) == (
+            len(MEASURED.labels),
+            len(set(MEASURED.groups.tolist())),
+        )
 
 
 def test_extreme_log_odds_keep_the_loss_finite() -> None:
@@ -111,12 +136,23 @@ WEIGHTS = group_weights(np.arange(N), 400, np.random.default_rng(0))
 SCORED = Scored(LABELS, np.arange(N), FOLDS, Draws.of(WEIGHTS))
 
 
-def found(nested: np.ndarray, **simpler: np.ndarray) -> dict[tuple[str, str | None], tuple[float, float, float]]:
+def found(
+    nested: np.ndarray, **simpler: np.ndarray
+) -> dict[tuple[str, str | None], tuple[float, float, float]]:
     named = {kind.replace("_", "-"): values for kind, values in simpler.items()}
     _, rows = beyond_baselines(nested, named, SCORED)
     assert all((row.intervention, row.estimate.n) == ("clean", N) for row in rows)
-    assert all(row.estimate.method.startswith("paired bootstrap over groups") for row in rows)
-    return {(row.quantity, row.group): (row.estimate.value, row.estimate.ci_low, row.estimate.ci_high) for row in rows}
+    assert all(
+        row.estimate.method.startswith("paired bootstrap over groups") for row in rows
+    )
+    return {
+        (row.quantity, row.group): (
+            row.estimate.value,
+            row.estimate.ci_low,
+            row.estimate.ci_high,
+        )
+        for row in rows
+    }
 
 
 def test_differences_are_those_of_every_resample() -> None:
@@ -126,7 +162,10 @@ def test_differences_are_those_of_every_resample() -> None:
         here = np.repeat(np.arange(N), weights.astype(int))
         return float(auc(scores[here], LABELS[here], FOLDS[here]))
 
-    wanted = [within(PROBE, row) - within(OWN, row) for row in np.concatenate([np.ones((1, N)), WEIGHTS])]
+    wanted = [
+        within(PROBE, row) - within(OWN, row)
+        for row in np.concatenate([np.ones((1, N)), WEIGHTS])
+    ]
     assert value == pytest.approx(wanted[0])
     assert (low, high) == pytest.approx(tuple(np.percentile(wanted[1:], [2.5, 97.5])))
 
@@ -138,7 +177,8 @@ def test_a_probe_that_is_no_better_than_confidence_may_still_add_to_it() -> None
     value, low, _ = rows["auc_beyond_confidence", "nested"]
     assert low > 0.02
     assert value == pytest.approx(
-        auc(join(PROBE, CONFIDENCE, LABELS, FOLDS), LABELS, FOLDS) - auc(CONFIDENCE, LABELS, FOLDS)
+        auc(join(PROBE, CONFIDENCE, LABELS, FOLDS), LABELS, FOLDS)
+        - auc(CONFIDENCE, LABELS, FOLDS)
     )
     _, low, high = rows["auc_beyond_confidence", "words"]  # noise adds nothing
     assert low < 0.01
@@ -151,8 +191,12 @@ def test_joined_scores_are_those_of_scikit_learn_and_out_of_fold() -> None:
         inside = fold == FOLDS
         both = np.stack([PROBE, CONFIDENCE], axis=1)
         both = (both - both[~inside].mean(axis=0)) / both[~inside].std(axis=0)
-        model = LogisticRegression(tol=1e-10, max_iter=1000).fit(both[~inside], LABELS[~inside])
-        assert scores[inside] == pytest.approx(model.decision_function(both[inside]), abs=1e-4)
+        model = LogisticRegression(tol=1e-10, max_iter=1000).fit(
+            both[~inside], LABELS[~inside]
+        )
+        assert scores[inside] == pytest.approx(
+            model.decision_function(both[inside]), abs=1e-4
+        )
     flipped = np.where(FOLDS == 1, ~LABELS, LABELS)
     again = join(PROBE, CONFIDENCE, flipped, FOLDS)
     assert again[FOLDS == 1] == pytest.approx(scores[FOLDS == 1])
@@ -164,13 +208,23 @@ def test_a_constant_score_is_joined_without_a_crash() -> None:
     assert auc(scores, LABELS, FOLDS) == pytest.approx(auc(PROBE, LABELS, FOLDS))
 
 
-def test_beyond_permuted_is_above_zero_where_hardly_any_permutation_comes_as_far() -> None:
+def test_beyond_permuted_is_above_zero_where_hardly_any_permutation_comes_as_far() -> (
+    None
+):
     null = np.linspace(0.4, 0.6, 201)
     real = float(auc(PROBE, LABELS, FOLDS))
-    chance, beyond = (row.estimate for row in beyond_permuted("knockout", PROBE, null, SCORED))
-    assert (chance.value, chance.ci_low, chance.ci_high) == pytest.approx((0.5, 0.405, 0.595))
-    assert (beyond.value, beyond.ci_low, beyond.ci_high) == pytest.approx((real - 0.5, real - 0.595, real - 0.405))
+    chance, beyond = (
+        row.estimate for row in beyond_permuted("knockout", PROBE, null, SCORED)
+    )
+    assert (chance.value, chance.ci_low, chance.ci_high) == pytest.approx(
+        (0.5, 0.405, 0.595)
+    )
+    assert (beyond.value, beyond.ci_low, beyond.ci_high) == pytest.approx(
+        (real - 0.5, real - 0.595, real - 0.405)
+    )
     assert beyond.ci_low > 0
     assert "201 permutations" in beyond.method
-    _, nothing = (row.estimate for row in beyond_permuted("knockout", np.zeros(N), null, SCORED))
+    _, nothing = (
+        row.estimate for row in beyond_permuted("knockout", np.zeros(N), null, SCORED)
+    )
     assert nothing.ci_low < 0 < nothing.ci_high

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from anchorscope.evidence.source_use import FEWEST, calibrate_use, context_used, use_record
+from anchorscope.evidence.source_use import (
+    FEWEST,
+    calibrate_use,
+    context_used,
+    use_record,
+)
 
 
 def answers(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -34,7 +39,9 @@ def test_the_probability_is_that_of_the_answers_and_the_interval_covers_it() -> 
     assert large.brier == pytest.approx(((by_truth - followed) ** 2).mean(), abs=0.002)
 
 
-def test_answers_that_are_told_apart_without_error_stay_finite_and_few_teach_nothing() -> None:
+def test_answers_that_are_told_apart_without_error_stay_finite_and_few_teach_nothing() -> (
+    None
+):
     followed = np.arange(200) % 2.0
     calibration = calibrate_use(0.9 * followed, followed, np.arange(200))
     assert calibration is not None
@@ -54,6 +61,8 @@ def test_the_passage_is_the_one_whose_cut_takes_most() -> None:
         "context_high": None,
         "passage": 2,
     }
-    assert use_record(0.05, [0.01, 0.04], None)["passage"] is None  # it ignored them all
+    assert (
+        use_record(0.05, [0.01, 0.04], None)["passage"] is None
+    )  # it ignored them all
     assert use_record(0.5, [], None)["passage"] is None  # one passage has no number
     assert set(use_record(np.nan, [], None).values()) == {None}

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence_parts.half_splits import CleanEvidence, Halves, clean_evidence, make_halves
+from anchorscope.evidence_parts.half_splits import (
+    CleanEvidence,
+    Halves,
+    clean_evidence,
+    make_halves,
+)
 from anchorscope.evidence_parts.need import Terms, view_terms
 
 
@@ -24,7 +29,12 @@ class Case:
         return clean_evidence(self.clean, self.halves, self.labels)
 
     def terms(self, view: torch.Tensor | None = None) -> Terms:
-        return view_terms(self.evidence(), self.cut if view is None else view, self.halves, self.labels)
+        return view_terms(
+            self.evidence(),
+            self.cut if view is None else view,
+            self.halves,
+            self.labels,
+        )
 
 
 MakeCase = Callable[..., Case]
@@ -53,7 +63,18 @@ def make_case() -> MakeCase:
         clean[..., 0] += question * sign
         clean[..., 1] += answer * sign
         cut[..., 1] += answer * sign
-        halves = make_halves(np.arange(n), labels.astype(np.int64), seed, [str(one) for one in range(n)], splits)
-        return Case(labels, torch.from_numpy(clean).float(), torch.from_numpy(cut).float(), halves)
+        halves = make_halves(
+            np.arange(n),
+            labels.astype(np.int64),
+            seed,
+            [str(one) for one in range(n)],
+            splits,
+        )
+        return Case(
+            labels,
+            torch.from_numpy(clean).float(),
+            torch.from_numpy(cut).float(),
+            halves,
+        )
 
     return make

@@ -26,7 +26,9 @@ def ridge(states, target, penalty, learned, asked):
     mean, level = states[learned].mean(0), target[learned].mean()
     centred = states[learned] - mean
     gram = centred.T @ centred + penalty * np.eye(states.shape[1])
-    return level + (states[asked] - mean) @ np.linalg.solve(gram, centred.T @ (target[learned] - level))
+    return level + (states[asked] - mean) @ np.linalg.solve(
+        gram, centred.T @ (target[learned] - level)
+    )
 
 
 def terms_by_definition(case, evidence, problem):
@@ -34,19 +36,27 @@ def terms_by_definition(case, evidence, problem):
     states = case.cut[problem].double().numpy()
     sign = np.where(case.labels, 1.0, -1.0)
     by_probe = evidence.by_probe[problem].double()
-    best = best_penalty(case.cut[problem : problem + 1].double(), by_probe.flatten(0, 1)[None])
+    best = best_penalty(
+        case.cut[problem : problem + 1].double(), by_probe.flatten(0, 1)[None]
+    )
     penalty, by_probe = UNDERSMOOTHED * float(best[0]), by_probe.numpy()
     terms = np.zeros((4, len(sign)))
     for split, first in enumerate(case.halves.first):
         for half in (True, False):
-            z, mine = by_probe[split, 1 if half else 0], first == half  # the probe of the other half
-            terms[2, mine] += (sign - sign[mine].mean())[mine] * (z - z[mine].mean())[mine]
+            z, mine = (
+                by_probe[split, 1 if half else 0],
+                first == half,
+            )  # the probe of the other half
+            terms[2, mine] += (sign - sign[mine].mean())[mine] * (z - z[mine].mean())[
+                mine
+            ]
             terms[3, mine] += np.square(sign - sign[mine].mean())[mine]
             for fold in range(5):
                 inside = mine & (case.halves.folds[split] == fold)
                 learned = mine & (case.halves.folds[split] != fold)
                 s_left, z_left = (
-                    (target[inside] - ridge(states, target, penalty, learned, inside)) for target in (sign, z)
+                    (target[inside] - ridge(states, target, penalty, learned, inside))
+                    for target in (sign, z)
                 )
                 terms[0, inside] += s_left * z_left
                 terms[1, inside] += np.square(s_left)
@@ -59,14 +69,24 @@ def test_the_terms_are_what_the_definition_says(make_case):
     for problem in range(2):
         wanted = terms_by_definition(case, evidence, problem)
         for measured, expected in zip(terms[:4], wanted, strict=True):
-            np.testing.assert_allclose(measured[problem], expected, rtol=2e-5, atol=2e-6)
+            np.testing.assert_allclose(
+                measured[problem], expected, rtol=2e-5, atol=2e-6
+            )
         lost, left, had, label = wanted.sum(1)
-        assert terms.need().value[problem] == pytest.approx((lost / left) / (had / label), rel=1e-4)
+        assert terms.need().value[problem] == pytest.approx(
+            (lost / left) / (had / label), rel=1e-4
+        )
 
 
-@pytest.mark.parametrize(("strength", "true_share"), [(0.4, 0.5), (0.7, 0.2), (1.2, 0.5)])
-def test_half_of_the_evidence_is_half_whatever_the_auc_and_the_base_rate(make_case, strength, true_share):
-    case = make_case(800, 12, strength, strength, problems=8, seed=3, true_share=true_share)
+@pytest.mark.parametrize(
+    ("strength", "true_share"), [(0.4, 0.5), (0.7, 0.2), (1.2, 0.5)]
+)
+def test_half_of_the_evidence_is_half_whatever_the_auc_and_the_base_rate(
+    make_case, strength, true_share
+):
+    case = make_case(
+        800, 12, strength, strength, problems=8, seed=3, true_share=true_share
+    )
     needs = case.terms().need().value
     error = needs.std(ddof=1) / np.sqrt(len(needs))
     assert error < 0.06
@@ -85,10 +105,14 @@ def test_everything_is_needed_where_all_of_the_evidence_was_in_the_question(make
 
 def test_everything_is_needed_of_a_view_that_is_the_same_for_all_items(make_case):
     case = make_case(120, 6, 0.9, 0.9, splits=2)
-    assert case.terms(torch.zeros_like(case.cut)).need().value == pytest.approx(1, abs=0.02)
+    assert case.terms(torch.zeros_like(case.cut)).need().value == pytest.approx(
+        1, abs=0.02
+    )
 
 
-def test_the_standard_error_is_the_spread_over_replicas_of_a_view_with_many_directions(make_case):
+def test_the_standard_error_is_the_spread_over_replicas_of_a_view_with_many_directions(
+    make_case,
+):
     """Without what items teach the regressions it is 0.85 of it."""
     share = make_case(120, 20, 0.9, 0.9, problems=120, splits=4).terms().need()
     expected = np.sqrt(np.square(share.standard_error(np.arange(120))).mean())
@@ -111,7 +135,9 @@ def test_the_influence_is_how_the_need_moves_with_an_items_weight(make_case):
     for item in range(0, 120, 17):
         weights = np.ones(120)
         weights[item] += step
-        heavier = Terms(*(part * weights for part in still[:4]), still.taught, still.by_split)
+        heavier = Terms(
+            *(part * weights for part in still[:4]), still.taught, still.by_split
+        )
         slope = (heavier.need().value[0] - share.value[0]) / step
         assert share.influence[0, item] == pytest.approx(slope, rel=0.02, abs=1e-5)
     assert share.influence.sum() == pytest.approx(0, abs=1e-4)
@@ -121,22 +147,38 @@ def test_intervals_count_clusters_and_splits(make_case):
     share = make_case(240, 6, 0.8, 0.6, splits=4).terms().need()
     alone, pairs = np.arange(240), np.arange(240) // 2
     assert share.standard_error(alone) != pytest.approx(share.standard_error(pairs))
-    assert share.half_width(alone, pairs) == pytest.approx(max(share.half_width(alone), share.half_width(pairs)))
+    assert share.half_width(alone, pairs) == pytest.approx(
+        max(share.half_width(alone), share.half_width(pairs))
+    )
     assert (share - share).half_width(alone) == pytest.approx(0)
-    few = share.half_width(np.arange(240) % 3) / share.standard_error(np.arange(240) % 3)
-    assert few == pytest.approx(4.303, abs=0.01)  # Student's t with two degrees of freedom
+    few = share.half_width(np.arange(240) % 3) / share.standard_error(
+        np.arange(240) % 3
+    )
+    assert few == pytest.approx(
+        4.303, abs=0.01
+    )  # Student's t with two degrees of freedom
 
 
 def test_parts_sum_to_one_and_survive_storing(make_case):
     case = make_case(240, 6, 0.8, 0.6, problems=2)
     before = torch.randn(2, 240, 6, generator=torch.Generator().manual_seed(0))
-    needs = {CUT: case.terms(), BEFORE: case.terms(before), BOTH: case.terms(side_by_side(before, case.cut))}
+    needs = {
+        CUT: case.terms(),
+        BEFORE: case.terms(before),
+        BOTH: case.terms(side_by_side(before, case.cut)),
+    }
     parts = evidence_parts(needs)
     np.testing.assert_allclose(sum(parts[part].value for part in PARTS), 1.0)
-    np.testing.assert_allclose(sum(parts[part].influence for part in PARTS), 0.0, atol=1e-6)
+    np.testing.assert_allclose(
+        sum(parts[part].influence for part in PARTS), 0.0, atol=1e-6
+    )
     # The state before the answer tells nothing here: what needs the question needs the answer as well.
     assert np.abs(parts[QUESTION].value).max() < 0.05
     assert np.abs(parts[EITHER].value).max() < 0.05
-    assert parts[TOGETHER].value.mean() + parts[ANSWER].value.mean() == pytest.approx(1, abs=0.05)
-    again = evidence_parts(needs_by_name(terms_by_name({"knockout": needs}))["knockout"])
+    assert parts[TOGETHER].value.mean() + parts[ANSWER].value.mean() == pytest.approx(
+        1, abs=0.05
+    )
+    again = evidence_parts(
+        needs_by_name(terms_by_name({"knockout": needs}))["knockout"]
+    )
     assert all(np.array_equal(again[part].value, parts[part].value) for part in parts)

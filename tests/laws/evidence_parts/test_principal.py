@@ -9,7 +9,9 @@ from anchorscope.evidence_parts.principal import principal_states
 def states_and_scores(n, width, seed=0):
     """States with falling variances, and their scores along the principal directions by NumPy."""
     rng = np.random.default_rng(seed)
-    states = (rng.standard_normal((n, width)) * 0.6 ** np.arange(width)) @ rng.standard_normal((width, width))
+    states = (
+        rng.standard_normal((n, width)) * 0.6 ** np.arange(width)
+    ) @ rng.standard_normal((width, width))
     states += rng.standard_normal(width) * 5
     standard = (states - states.mean(0)) / states.std(0)
     left, values, _ = np.linalg.svd(standard, full_matrices=False)
@@ -22,7 +24,9 @@ def test_scores_are_those_of_the_singular_value_decomposition():
     assert found.shape == (200, 5)
     for direction in range(5):
         sign = np.sign(found[:, direction] @ wanted[:, direction])
-        np.testing.assert_allclose(sign * found[:, direction], wanted[:, direction], atol=0.02)
+        np.testing.assert_allclose(
+            sign * found[:, direction], wanted[:, direction], atol=0.02
+        )
 
 
 def test_problems_do_not_mix():

@@ -13,7 +13,10 @@ def fit(states, labels, strength, weights):
 
     def loss(w):
         margin = sign * (columns @ w)
-        value = strength * (weights * np.logaddexp(0, -margin)).sum() + 0.5 * (w[:-1] ** 2).sum()
+        value = (
+            strength * (weights * np.logaddexp(0, -margin)).sum()
+            + 0.5 * (w[:-1] ** 2).sum()
+        )
         slope = -strength * columns.T @ (weights * sign / (1 + np.exp(margin)))
         slope[:-1] += w[:-1]
         return value, slope
@@ -50,12 +53,21 @@ def refitted(case, evidence, item, weight):
 
 def test_leaving_an_item_out_moves_the_scores_as_the_jackknife_says(case):
     evidence = case.evidence().to(torch.device("cpu"))
-    pulls = torch.randn(2, 1, 1, 60, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-    found = np.stack([evidence.response(case.halves, pull)[0].numpy() for pull in pulls])
+    pulls = torch.randn(
+        2, 1, 1, 60, dtype=torch.double, generator=torch.Generator().manual_seed(0)
+    )
+    found = np.stack(
+        [evidence.response(case.halves, pull)[0].numpy() for pull in pulls]
+    )
     whole = refitted(case, evidence, 0, 1.0)
-    np.testing.assert_allclose(whole, evidence.held_out(case.halves)[0, 0].numpy(), atol=2e-3)  # the same probes
+    np.testing.assert_allclose(
+        whole, evidence.held_out(case.halves)[0, 0].numpy(), atol=2e-3
+    )  # the same probes
     weights = pulls[:, 0, 0].numpy()
-    without = np.stack([weights @ (whole - refitted(case, evidence, item, 0.0)) for item in range(60)], axis=1)
+    without = np.stack(
+        [weights @ (whole - refitted(case, evidence, item, 0.0)) for item in range(60)],
+        axis=1,
+    )
     # One step of Newton's method: close where an item moves a probe little, and of the right size everywhere.
     assert np.corrcoef(found.ravel(), without.ravel())[0, 1] > 0.99
     np.testing.assert_allclose(found, without, atol=0.1 * np.abs(without).max())

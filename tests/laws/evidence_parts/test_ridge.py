@@ -9,7 +9,9 @@ from anchorscope.evidence_parts.need import PENALTIES, Ridge, best_penalty
 
 def ridge(case, penalty):
     states = case.cut.double()
-    return Ridge(states, case.halves, torch.full((len(states),), penalty, dtype=torch.double))
+    return Ridge(
+        states, case.halves, torch.full((len(states),), penalty, dtype=torch.double)
+    )
 
 
 def test_the_adjoint_is_the_transposed_map(make_case):
@@ -18,18 +20,28 @@ def test_the_adjoint_is_the_transposed_map(make_case):
     n, splits = len(case.labels), case.halves.n_splits
     # The map itself, column by column: one item's target is 1, all others 0.
     unit = torch.eye(splits * n, dtype=torch.double).reshape(-1, splits, n)
-    columns = torch.stack([of_z.predict(one.expand(2, -1, -1)).flatten(1) for one in unit], dim=-1)
-    residual = torch.randn(2, splits, n, dtype=torch.double, generator=torch.Generator().manual_seed(0))
+    columns = torch.stack(
+        [of_z.predict(one.expand(2, -1, -1)).flatten(1) for one in unit], dim=-1
+    )
+    residual = torch.randn(
+        2, splits, n, dtype=torch.double, generator=torch.Generator().manual_seed(0)
+    )
     wanted = torch.einsum("pij,pi->pj", columns, residual.flatten(1))
-    torch.testing.assert_close(of_z.adjoint(residual).flatten(1), wanted, rtol=1e-9, atol=1e-11)
+    torch.testing.assert_close(
+        of_z.adjoint(residual).flatten(1), wanted, rtol=1e-9, atol=1e-11
+    )
     assert columns.abs().max() > 0.01
 
 
 def test_a_prediction_is_blind_to_its_own_fold(make_case):
     case = make_case(70, 5, 0.5, 0.5, splits=2)
     of_z = ridge(case, 3.0)
-    target = torch.randn(1, 2, 70, dtype=torch.double, generator=torch.Generator().manual_seed(1))
-    inside = (case.halves.first[0] == case.halves.first[0, 0]) & (case.halves.folds[0] == case.halves.folds[0, 0])
+    target = torch.randn(
+        1, 2, 70, dtype=torch.double, generator=torch.Generator().manual_seed(1)
+    )
+    inside = (case.halves.first[0] == case.halves.first[0, 0]) & (
+        case.halves.folds[0] == case.halves.folds[0, 0]
+    )
     changed = target.clone()
     changed[0, 0, inside] += 100
     before, after = of_z.predict(target), of_z.predict(changed)
@@ -42,7 +54,11 @@ def test_the_penalty_has_the_least_leave_one_out_error():
     rng = np.random.default_rng(0)
     states = rng.standard_normal((60, 8)) * (1 + np.arange(8)) ** -0.5
     target = states[:, 0] + 2 * rng.standard_normal(60)
-    found = float(best_penalty(torch.from_numpy(states)[None], torch.from_numpy(target)[None, None])[0])
+    found = float(
+        best_penalty(
+            torch.from_numpy(states)[None], torch.from_numpy(target)[None, None]
+        )[0]
+    )
     centred = states - states.mean(0)
     unit = np.linalg.eigvalsh(centred.T @ centred).mean()
     errors = []
@@ -58,6 +74,8 @@ def test_the_penalty_has_the_least_leave_one_out_error():
             left.append(target[item] - target.mean() - centred[item] @ weight)
         errors.append(np.mean(np.square(left)))
     best = PENALTIES[int(np.argmin(errors))] * unit
-    assert PENALTIES.index(min(PENALTIES, key=lambda one: abs(one * unit - found))) == pytest.approx(
+    assert PENALTIES.index(
+        min(PENALTIES, key=lambda one: abs(one * unit - found))
+    ) == pytest.approx(
         PENALTIES.index(min(PENALTIES, key=lambda one: abs(one * unit - best))), abs=1
     )

@@ -13,23 +13,35 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 
 @every_case
-def test_shards_give_the_bits_of_the_whole(sensitive: LanguageModel, case: Case) -> None:
+def test_shards_give_the_bits_of_the_whole(
+    sensitive: LanguageModel, case: Case
+) -> None:
     work = case.plan(sensitive, case.tokens)
     executor = ManyWorkers(sensitive, "backwards")
-    assert case.bits(executor, work) == case.bits(LocalExecutor(lambda: sensitive), work)
+    assert case.bits(executor, work) == case.bits(
+        LocalExecutor(lambda: sensitive), work
+    )
     assert len(executor.shards) == len(work.batches) > 2
     assert [len(shard.batches) for shard in executor.shards] == [1] * len(work.batches)
     assert executor.told == []
 
 
 @every_case
-def test_one_worker_gives_the_same_bits_as_many(sensitive: LanguageModel, case: Case) -> None:
+def test_one_worker_gives_the_same_bits_as_many(
+    sensitive: LanguageModel, case: Case
+) -> None:
     """What a worker remembers of one shard changes nothing in the next."""
     work = case.plan(sensitive, case.tokens)
     local = LocalExecutor(lambda: sensitive)
-    before = [next(iter(local.map([shard], Silent()))) for shard in work.shards()[::-1]][::-1]
+    before = [
+        next(iter(local.map([shard], Silent()))) for shard in work.shards()[::-1]
+    ][::-1]
     again = list(local.map(work.shards(), Silent()))
-    assert bits(before) == bits(again) == bits(list(ManyWorkers(sensitive).map(work.shards(), Silent())))
+    assert (
+        bits(before)
+        == bits(again)
+        == bits(list(ManyWorkers(sensitive).map(work.shards(), Silent())))
+    )
 
 
 def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> None:
@@ -41,9 +53,13 @@ def test_items_that_run_one_by_one_give_other_bits(sensitive: LanguageModel) -> 
 
     def differs(case: Case) -> bool:
         work = case.plan(sensitive, case.tokens)
-        alone = with_batches(work, [(item,) for batch in work.batches for item in batch])
+        alone = with_batches(
+            work, [(item,) for batch in work.batches for item in batch]
+        )
         assert len(alone.shards()) == work.n_items == N
         return bool(case.bits(local, alone) != case.bits(local, work))
 
     if not any(map(differs, CASES.values())):  # the first that does is enough
-        pytest.skip("no pass depends on its batches on this processor: the equalities above show nothing here")
+        pytest.skip(
+            "no pass depends on its batches on this processor: the equalities above show nothing here"
+        )

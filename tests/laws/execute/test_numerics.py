@@ -8,7 +8,12 @@ import torch
 
 from anchorscope.execute import numerics
 from anchorscope.execute.executor import describe
-from anchorscope.execute.numerics import WorkerFacts, canary, code_hash, reason_to_refuse
+from anchorscope.execute.numerics import (
+    WorkerFacts,
+    canary,
+    code_hash,
+    reason_to_refuse,
+)
 from anchorscope.models.wrapping import wrap
 from small_shards import parts_here, small_shards
 from tiny_models import build_tiny, tiny_model
@@ -18,7 +23,9 @@ FILES = {"model.safetensors": {"sha256": "f" * 64}}
 
 @pytest.fixture(scope="module")
 def facts(tiny_llama):
-    return WorkerFacts("w1", "host", 1, code_hash(), replace(describe(tiny_llama), files=FILES))
+    return WorkerFacts(
+        "w1", "host", 1, code_hash(), replace(describe(tiny_llama), files=FILES)
+    )
 
 
 @pytest.mark.every_family
@@ -38,13 +45,20 @@ def test_the_canary_sees_a_cut_that_is_not_made(tiny_llama, monkeypatch):
     before = canary(tiny_llama)
     sequences, cuts = numerics._canary_sequences(260)
     uncut = {item: replace(cut, alpha=0.0) for item, cut in cuts.items()}
-    monkeypatch.setattr(numerics, "_canary_sequences", lambda vocabulary: (sequences, uncut))
+    monkeypatch.setattr(
+        numerics, "_canary_sequences", lambda vocabulary: (sequences, uncut)
+    )
     assert canary(tiny_llama) != before
 
 
 def other_class(facts: WorkerFacts, **changes: Any) -> WorkerFacts:
     description = facts.description
-    return replace(facts, description=replace(description, numerics=replace(description.numerics, **changes)))
+    return replace(
+        facts,
+        description=replace(
+            description, numerics=replace(description.numerics, **changes)
+        ),
+    )
 
 
 def test_the_same_is_admitted(facts):
@@ -72,7 +86,10 @@ def test_other_code_and_other_weights_are_refused(facts):
     identity = replace(description.identity, fingerprint="0")
     others = [
         (replace(facts, code="0"), "another version of anchorscope"),
-        (replace(facts, description=replace(description, identity=identity)), "their fingerprint differs"),
+        (
+            replace(facts, description=replace(description, identity=identity)),
+            "their fingerprint differs",
+        ),
     ]
     for files in ({"model.safetensors": {"sha256": "0"}}, {}):
         other = replace(facts, description=replace(description, files=files))
@@ -90,9 +107,17 @@ def test_a_model_that_accelerate_has_placed_in_parts_gives_the_same_bits(tiny_ll
 
     placed = tiny_model("llama")
     halves = {f"model.layers.{layer}": "cpu" for layer in range(4)}
-    parts = {"model.embed_tokens": "cpu", **halves, "model.norm": "cpu", "model.rotary_emb": "cpu", "lm_head": "cpu"}
+    parts = {
+        "model.embed_tokens": "cpu",
+        **halves,
+        "model.norm": "cpu",
+        "model.rotary_emb": "cpu",
+        "lm_head": "cpu",
+    }
     placed = dispatch_model(placed, parts, main_device="cpu", force_hooks=True)
-    assert placed.model.layers[2]._hf_hook.execution_device == "cpu", "it is accelerate that placed it"
+    assert placed.model.layers[2]._hf_hook.execution_device == "cpu", (
+        "it is accelerate that placed it"
+    )
     lm = wrap(placed, tiny_llama.tokenizer)
     shards = small_shards(tiny_llama, 3)
     assert canary(lm) == canary(tiny_llama)

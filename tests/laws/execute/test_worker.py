@@ -33,7 +33,9 @@ class Counting:
         return self.lm
 
 
-def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: LanguageModel) -> None:
+def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(
+    tiny_llama: LanguageModel,
+) -> None:
     load = Counting(tiny_llama)
     executor = LocalExecutor(load)
     work = small_pass(tiny_llama, 6)
@@ -46,10 +48,14 @@ def test_no_model_is_loaded_before_the_first_shard_and_one_for_all(tiny_llama: L
     assert load.loads == 1
 
 
-def test_kept_places_are_in_the_order_in_which_they_were_asked_for(tiny_llama: LanguageModel) -> None:
+def test_kept_places_are_in_the_order_in_which_they_were_asked_for(
+    tiny_llama: LanguageModel,
+) -> None:
     work, worker = small_pass(tiny_llama, 1), Worker(tiny_llama)
     places = [(position, site) for position in range(2) for site in range(len(SITES))]
-    everything = worker.run(replace(work, keep=(tuple(places),)), Silent()).variants[0].states
+    everything = (
+        worker.run(replace(work, keep=(tuple(places),)), Silent()).variants[0].states
+    )
     for keep in (((1, 2), (0, 0)), ((0, 2), (1, 0), (1, 1))):
         found = worker.run(replace(work, keep=(keep,)), Silent()).variants[0].states
         assert torch.equal(found, everything[[places.index(place) for place in keep]])
@@ -67,15 +73,21 @@ def test_kept_places_are_in_the_order_in_which_they_were_asked_for(tiny_llama: L
         ("balanced", 4, (2,), 1),
     ],
 )
-def test_gpus_that_a_worker_asks_for(device: str, workers: int | None, machines: tuple[int, ...], wanted: int) -> None:
+def test_gpus_that_a_worker_asks_for(
+    device: str, workers: int | None, machines: tuple[int, ...], wanted: int
+) -> None:
     class Cluster:
         def cluster_resources(self) -> dict[str, float]:
             return {"GPU": float(sum(machines))}
 
         def nodes(self) -> list[dict[str, Any]]:
-            return [{"Alive": True, "Resources": {"GPU": float(gpus)}} for gpus in machines]
+            return [
+                {"Alive": True, "Resources": {"GPU": float(gpus)}} for gpus in machines
+            ]
 
-    group = RayExecutor(choose("ray", workers), WorkerJob("shape:smollm2-135m", device=device), print)
+    group = RayExecutor(
+        choose("ray", workers), WorkerJob("shape:smollm2-135m", device=device), print
+    )
     assert group._gpus(Cluster()) == wanted
 
 
@@ -98,8 +110,12 @@ def test_less_than_a_hundredth_of_the_states_travels(tmp_path: Path) -> None:
     """At a width at which it has to: everything else that a pass brings does not grow with the width."""
     lm = wrap(tiny_model("llama", hidden_size=1024), byte_tokenizer())
     work = small_pass(lm, 6)
-    keep = tuple((position, site) for position in range(2) for site in range(len(SITES)))
-    work = replace(work, keep=(keep, keep), batches=(tuple(range(len(work.sequences))),))
+    keep = tuple(
+        (position, site) for position in range(2) for site in range(len(SITES))
+    )
+    work = replace(
+        work, keep=(keep, keep), batches=(tuple(range(len(work.sequences))),)
+    )
     assert work.probes is not None
     worker, travelled, states = Worker(lm), 0, 0
     for shard in work.writing_shards(tmp_path, lm.d_model, "float32", lm.n_layers):
@@ -107,5 +123,7 @@ def test_less_than_a_hundredth_of_the_states_travels(tmp_path: Path) -> None:
         travelled += len(pack(replace(shard, probes=replace(shard.probes, sets=()))))
         travelled += len(pack(worker.run(shard, Silent())))
         states += sum(rows.nbytes for rows in shard.into if rows is not None)
-    assert states == 6 * lm.n_layers * lm.d_model * 4 * (len(work.run_by(0)) + len(work.run_by(1)))
+    assert states == 6 * lm.n_layers * lm.d_model * 4 * (
+        len(work.run_by(0)) + len(work.run_by(1))
+    )
     assert 0 < travelled <= 0.01 * states

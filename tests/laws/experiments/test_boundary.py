@@ -33,26 +33,46 @@ def inputs() -> ExperimentInputs:
 
 def with_items(inputs: ExperimentInputs, change: Any) -> ExperimentInputs:
     """The same inputs with other used items: `change(index, item)` gives the new one."""
-    changed = [change(index, one) if index < inputs.n else one for index, one in enumerate(inputs.items)]
+    changed = [
+        change(index, one) if index < inputs.n else one
+        for index, one in enumerate(inputs.items)
+    ]
     return replace(inputs, items=changed)
 
 
-def with_popularity(inputs: ExperimentInputs, log10: NDArray[np.floating]) -> ExperimentInputs:
+def with_popularity(
+    inputs: ExperimentInputs, log10: NDArray[np.floating]
+) -> ExperimentInputs:
     def change(index: int, item: Item) -> Item:
-        metadata = {} if np.isnan(log10[index]) else {"s_pop": float(10 ** log10[index])}
+        metadata = (
+            {} if np.isnan(log10[index]) else {"s_pop": float(10 ** log10[index])}
+        )
         return replace(item, question=replace(item.question, metadata=metadata))
 
     return with_items(inputs, change)
 
 
-def run_saying(inputs: ExperimentInputs, refuses: NDArray[np.bool_], monkeypatch: pytest.MonkeyPatch) -> Found:
+def run_saying(
+    inputs: ExperimentInputs,
+    refuses: NDArray[np.bool_],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Found:
     """The experiment with a model that refuses the questions of some items."""
-    who = {item.question.item_id: bool(refuses[index]) for index, item in enumerate(inputs.used_items)}
-    monkeypatch.setattr(boundary, "ask_again", lambda _, questions: [SAID[who[one.item_id]] for one in questions])
+    who = {
+        item.question.item_id: bool(refuses[index])
+        for index, item in enumerate(inputs.used_items)
+    }
+    monkeypatch.setattr(
+        boundary,
+        "ask_again",
+        lambda _, questions: [SAID[who[one.item_id]] for one in questions],
+    )
     return EXPERIMENT.run(inputs)
 
 
-def test_a_planted_difference_is_found(inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_difference_is_found(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, asks = planted(N)
     noise = np.random.default_rng(0).normal(0, 0.5, N)
     refuses = np.random.default_rng(1).random(N) < np.where(asks, 0.1, 0.6)
@@ -69,35 +89,58 @@ def test_a_planted_difference_is_found(inputs: ExperimentInputs, monkeypatch: py
     assert mean.estimate.n == members.sum()
 
 
-def test_no_difference_is_covered_by_the_interval(inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_difference_is_covered_by_the_interval(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(3)
-    found = run_saying(with_popularity(inputs, 3 + rng.normal(size=N)), rng.random(N) < 0.3, monkeypatch)
-    for quantity in ("popularity_difference", "dont_know_rate_difference", "confidence_mean_difference"):
+    found = run_saying(
+        with_popularity(inputs, 3 + rng.normal(size=N)),
+        rng.random(N) < 0.3,
+        monkeypatch,
+    )
+    for quantity in (
+        "popularity_difference",
+        "dont_know_rate_difference",
+        "confidence_mean_difference",
+    ):
         row = only(found, quantity)
         assert row.estimate.ci_low < 0 < row.estimate.ci_high, quantity
         assert row.p_value > 0.05
 
 
-def test_weights_undo_the_balance(inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_undo_the_balance(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labels, _ = planted(N)
     weights = np.where(labels, 1.0, 3.0)
     heavy = with_items(
-        inputs, lambda index, item: replace(item, label=replace(item.label, weight=float(weights[index])))
+        inputs,
+        lambda index, item: replace(
+            item, label=replace(item.label, weight=float(weights[index]))
+        ),
     )
     found = run_saying(heavy, np.zeros(N, bool), monkeypatch)
     assert only(found, "accuracy", group=None).estimate.value == pytest.approx(0.25)
     members = inputs.calls.members(Q_ANCHORED)
     row = only(found, "accuracy", group=Q_ANCHORED)
-    assert row.estimate.value == pytest.approx(np.average(labels[members], weights=weights[members]))
-    assert row.estimate.method.endswith("weighted by inverse sampling probability, groups of the sample")
+    assert row.estimate.value == pytest.approx(
+        np.average(labels[members], weights=weights[members])
+    )
+    assert row.estimate.method.endswith(
+        "weighted by inverse sampling probability, groups of the sample"
+    )
 
 
 def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:
     def given(_: int, item: Item) -> Item:
         question = replace(item.question, model_answer=item.answer.text)
-        return replace(item, question=question, answer=replace(item.answer, log_probs=None))
+        return replace(
+            item, question=question, answer=replace(item.answer, log_probs=None)
+        )
 
-    found = EXPERIMENT.run(with_items(inputs, given))  # this inputs has no model: asking would fail
+    found = EXPERIMENT.run(
+        with_items(inputs, given)
+    )  # this inputs has no model: asking would fail
     assert not rows(found, "dont_know_rate")
     assert not rows(found, "confidence_mean")
     assert rows(found, "accuracy")
@@ -111,11 +154,22 @@ def test_the_model_is_asked_with_the_prompt_that_allows_it(
     inputs: ExperimentInputs, tiny_llama: LanguageModel, script: str, rate: float
 ) -> None:
     lm = speaker(deepcopy(tiny_llama.tokenizer), script, "\n", after=":")
-    setting = replace(inputs.setting, most_items=30, writer=lambda: Writer(lm.tokenizer, FEW_SHOT_TEMPLATE))
-    asked = replace(
-        inputs, setting=setting, max_new_tokens=10, executor=LocalExecutor(lambda: lm), planner=planner_of(lm, 4096)
+    setting = replace(
+        inputs.setting,
+        most_items=30,
+        writer=lambda: Writer(lm.tokenizer, FEW_SHOT_TEMPLATE),
     )
-    assert ask_again(asked, [item.question for item in inputs.used_items[:3]]) == [script] * 3
+    asked = replace(
+        inputs,
+        setting=setting,
+        max_new_tokens=10,
+        executor=LocalExecutor(lambda: lm),
+        planner=planner_of(lm, 4096),
+    )
+    assert (
+        ask_again(asked, [item.question for item in inputs.used_items[:3]])
+        == [script] * 3
+    )
     found = EXPERIMENT.run(asked)
     (values,) = [one for one in found.values if one.quantity == "dont_know"]
     assert values.items.tolist() == asked.some_items().tolist()

@@ -19,7 +19,9 @@ from experiments_synthetic import make_inputs
 def inputs() -> ExperimentInputs:
     """Its folds have three different reference layers: 1, 3 and 4."""
     made = make_inputs(shift=0.5)
-    return replace(made, measured=replace(made.measured, reference=np.tile([1, 3, 4, 4], (3, 1))))
+    return replace(
+        made, measured=replace(made.measured, reference=np.tile([1, 3, 4, 4], (3, 1)))
+    )
 
 
 def cut_from(inputs: ExperimentInputs, first: int) -> CutEffects:
@@ -27,30 +29,47 @@ def cut_from(inputs: ExperimentInputs, first: int) -> CutEffects:
     rng = np.random.default_rng(0)
     items = np.sort(rng.choice(inputs.n, size=inputs.n - 30, replace=False))
     logits = inputs.measured.before[0][:, items].copy()
-    logits[first:] = inputs.measured.after[KNOCKOUT][0][first:, items] + rng.normal(0, 0.3, logits[first:].shape)
-    return CutEffects(inputs, PartialCut("single", range(first, first + 1)), Scored(items, logits))
+    logits[first:] = inputs.measured.after[KNOCKOUT][0][first:, items] + rng.normal(
+        0, 0.3, logits[first:].shape
+    )
+    return CutEffects(
+        inputs, PartialCut("single", range(first, first + 1)), Scored(items, logits)
+    )
 
 
-def test_the_knockout_in_all_layers_gives_the_charts_own_numbers(inputs: ExperimentInputs) -> None:
+def test_the_knockout_in_all_layers_gives_the_charts_own_numbers(
+    inputs: ExperimentInputs,
+) -> None:
     sums = cell_sums(inputs.corrected, KNOCKOUT)
     whole = Scored(np.arange(inputs.n), inputs.measured.after[KNOCKOUT][0])
-    effects = CutEffects(inputs, PartialCut("cumulative", range(inputs.measured.n_layers)), whole)
+    effects = CutEffects(
+        inputs, PartialCut("cumulative", range(inputs.measured.n_layers)), whole
+    )
     for group in GROUPS:
         wanted = reference_samples(sums, inputs.measured.reference[0], group)
         torch.testing.assert_close(effects.reference(group), wanted)
 
 
 @pytest.mark.parametrize("first", [0, 2, 4, 5])
-def test_the_first_draw_is_the_mean_over_the_members_that_see_the_cut(inputs: ExperimentInputs, first: int) -> None:
+def test_the_first_draw_is_the_mean_over_the_members_that_see_the_cut(
+    inputs: ExperimentInputs, first: int
+) -> None:
     effects = cut_from(inputs, first)
     items, measured = effects.items, inputs.measured
-    layers, folds, labels = inputs.reference[items], measured.folds[items], measured.labels[items]
+    layers, folds, labels = (
+        inputs.reference[items],
+        measured.folds[items],
+        measured.labels[items],
+    )
     before, after = measured.before[0][:, items], effects.scored.logits
     sample = Draws(torch.ones((len(items), 1)))
     moved = shifts(before, after, folds, 4, sample)[..., 0].numpy()
     corrected = (after - moved[:, folds])[layers, np.arange(len(items))]
     clean = before[layers, np.arange(len(items))]
-    change = 100 * (true_label_probability(corrected, labels) - true_label_probability(clean, labels))
+    change = 100 * (
+        true_label_probability(corrected, labels)
+        - true_label_probability(clean, labels)
+    )
     for group in GROUPS:
         seen = effects.reached(group)
         assert (seen == (effects.members(group) & (layers >= first))).all()

@@ -7,7 +7,14 @@ import pytest
 
 from anchorscope.datasets.relations import CHANGED, STATED, UNRELATED
 from anchorscope.experiments.experiment import ExperimentInputs, Found
-from anchorscope.experiments.sources import EXPERIMENT, FOLLOWED, IGNORED, MEMORY, OTHER, behaviour
+from anchorscope.experiments.sources import (
+    EXPERIMENT,
+    FOLLOWED,
+    IGNORED,
+    MEMORY,
+    OTHER,
+    behaviour,
+)
 from anchorscope.items import Item
 from experiments_synthetic import make_inputs, only, rows
 
@@ -28,7 +35,10 @@ def asked(item: Item, number: int, kind: str, what: str) -> Item:
         metadata={"kind": kind, "passage_says": says},
     )
     return replace(
-        item, question=question, answer=replace(item.answer, text=text), label=replace(item.label, truthful=truthful)
+        item,
+        question=question,
+        answer=replace(item.answer, text=text),
+        label=replace(item.label, truthful=truthful),
     )
 
 
@@ -40,10 +50,18 @@ def inputs() -> ExperimentInputs:
     items = list(made.items)
     for place in range(N):
         kind = CHANGED if place < N // 2 else STATED
-        what = (MEMORY if labels[place] else FOLLOWED) if kind == CHANGED else FOLLOWED if labels[place] else OTHER
+        what = (
+            (MEMORY if labels[place] else FOLLOWED)
+            if kind == CHANGED
+            else FOLLOWED
+            if labels[place]
+            else OTHER
+        )
         items[place] = asked(items[place], place, kind, what)
     for place in range(N // 2, N):
-        items.append(asked(items[place], place, UNRELATED, MEMORY if place % 3 == 0 else OTHER))
+        items.append(
+            asked(items[place], place, UNRELATED, MEMORY if place % 3 == 0 else OTHER)
+        )
     followed = np.array([behaviour(item) == FOLLOWED for item in items[:N]])
     known = np.arange(N) % 3 == 0
     rng = np.random.default_rng(0)
@@ -67,18 +85,28 @@ def test_what_an_answer_goes_by(inputs: ExperimentInputs) -> None:
     item = inputs.items[0]
     for what in (FOLLOWED, MEMORY, OTHER):
         assert behaviour(asked(item, 0, CHANGED, what)) == what
-    assert behaviour(replace(item, question=replace(item.question, metadata={}))) is None
+    assert (
+        behaviour(replace(item, question=replace(item.question, metadata={}))) is None
+    )
 
 
-def test_answers_by_kind_and_those_that_ignored_the_passage(inputs: ExperimentInputs) -> None:
+def test_answers_by_kind_and_those_that_ignored_the_passage(
+    inputs: ExperimentInputs,
+) -> None:
     found = EXPERIMENT.run(inputs)
     labels = inputs.measured.labels
-    for what, share in ((FOLLOWED, (~labels[: N // 2]).mean()), (MEMORY, labels[: N // 2].mean()), (OTHER, 0.0)):
+    for what, share in (
+        (FOLLOWED, (~labels[: N // 2]).mean()),
+        (MEMORY, labels[: N // 2].mean()),
+        (OTHER, 0.0),
+    ):
         row = only(found, "answers", variant=what, group=CHANGED)
         assert row.estimate.value == pytest.approx(share)
         assert row.estimate.ci_low <= share <= row.estimate.ci_high
     used = inputs.sources()["context-used/context"]
-    assert only(found, "ignored", variant="context").estimate.value == pytest.approx((used < IGNORED).mean())
+    assert only(found, "ignored", variant="context").estimate.value == pytest.approx(
+        (used < IGNORED).mean()
+    )
     values = next(one for one in found.values if one.quantity == "context_used")
     assert values.values == pytest.approx(used)
 

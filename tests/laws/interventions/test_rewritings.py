@@ -28,17 +28,33 @@ from anchorscope.spans.locate import locate_all
 from anchorscope.spans.question_spans import locate_question_words
 from made_items import make_setting, planner_of, random_probes
 
-REWRITINGS = {name: one for name, one in INTERVENTIONS.items() if one.rewrite is not None}
-every_rewriting = pytest.mark.parametrize("rewriting", REWRITINGS.values(), ids=REWRITINGS.keys())
+REWRITINGS = {
+    name: one for name, one in INTERVENTIONS.items() if one.rewrite is not None
+}
+every_rewriting = pytest.mark.parametrize(
+    "rewriting", REWRITINGS.values(), ids=REWRITINGS.keys()
+)
 ANY_DONOR = {"patch-same", "patch-random"}
 
-PLACES = ("Arbel", "Cordun", "Eshfal", "New Gorhul", "Ivajor", "Kellum", "Mornia", "Oru")
+PLACES = (
+    "Arbel",
+    "Cordun",
+    "Eshfal",
+    "New Gorhul",
+    "Ivajor",
+    "Kellum",
+    "Mornia",
+    "Oru",
+)
 
 
 def make_questions() -> list[Question]:
     found = []
     for index, place in enumerate(PLACES):
-        capital, anthem = f"What is the capital of {place}?", f"Which anthem does {place} sing in winter?"
+        capital, anthem = (
+            f"What is the capital of {place}?",
+            f"Which anthem does {place} sing in winter?",
+        )
         for relation, text in (("capital", capital), ("anthem", anthem)):
             found.append(
                 Question(
@@ -58,8 +74,15 @@ def make_questions() -> list[Question]:
 
 class World:
     def __init__(self, lm: LanguageModel) -> None:
-        self.lm, self.executor, self.planner = lm, LocalExecutor(lambda: lm), planner_of(lm, 400)
-        template, questions = make_template("few-shot", lm.tokenizer, lm.needs_bos), make_questions()
+        self.lm, self.executor, self.planner = (
+            lm,
+            LocalExecutor(lambda: lm),
+            planner_of(lm, 400),
+        )
+        template, questions = (
+            make_template("few-shot", lm.tokenizer, lm.needs_bos),
+            make_questions(),
+        )
         work = plan_answers(questions, lm.tokenizer, template, 8, 400)
         answers = run_answers(self.executor, work, Silent())
         words = [locate_question_words(question) for question in questions]
@@ -67,13 +90,23 @@ class World:
         label = Label(truthful=True, group=0, status="used", weight=1.0)
         self.items = [
             Item(question, answer, label, located)
-            for question, answer, located in zip(questions, answers, tokens, strict=True)
+            for question, answer, located in zip(
+                questions, answers, tokens, strict=True
+            )
         ]
         self.prompts = work.prompts
-        self.setting = make_setting(POSITIONS, writer=lambda: Writer(lm.tokenizer, template))
+        self.setting = make_setting(
+            POSITIONS, writer=lambda: Writer(lm.tokenizer, template)
+        )
 
-    def runs(self, rewriting: Intervention, seed: int = 0, items: list[Item] | None = None) -> list[ItemRun]:
-        return list(plan_rewrite(rewriting, items or self.items, replace(self.setting, seed=seed)).runs)
+    def runs(
+        self, rewriting: Intervention, seed: int = 0, items: list[Item] | None = None
+    ) -> list[ItemRun]:
+        return list(
+            plan_rewrite(
+                rewriting, items or self.items, replace(self.setting, seed=seed)
+            ).runs
+        )
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +119,25 @@ def named(items: list[Item], item_id: str) -> Item:
 
 
 @every_rewriting
-def test_the_answer_is_kept_and_read_at_the_same_places(world: World, rewriting: Intervention) -> None:
+def test_the_answer_is_kept_and_read_at_the_same_places(
+    world: World, rewriting: Intervention
+) -> None:
     runs = world.runs(rewriting)
     assert {one.item for one in runs} == set(range(len(world.items)))
     for one in runs:
-        item, new, old = world.items[one.item], one.sequence, world.items[one.item].sequence(POSITIONS)
-        assert new.ids[new.answer_start :] == item.answer.ids == old.ids[old.answer_start :]
-        assert [at - new.answer_start for at in new.read_at] == [at - old.answer_start for at in old.read_at]
+        item, new, old = (
+            world.items[one.item],
+            one.sequence,
+            world.items[one.item].sequence(POSITIONS),
+        )
+        assert (
+            new.ids[new.answer_start :]
+            == item.answer.ids
+            == old.ids[old.answer_start :]
+        )
+        assert [at - new.answer_start for at in new.read_at] == [
+            at - old.answer_start for at in old.read_at
+        ]
         assert all(0 <= at < len(new.ids) for at in new.read_at)
         assert (new.ids != old.ids) == rewriting.changes
         assert (one.n_changed > 0) == rewriting.changes
@@ -109,19 +154,27 @@ def test_every_item_has_several_different_donors(world: World, name: str) -> Non
 
 
 def texts(world: World, name: str, item_id: str) -> list[str]:
-    index = next(at for at, item in enumerate(world.items) if item.question.item_id == item_id)
+    index = next(
+        at for at, item in enumerate(world.items) if item.question.item_id == item_id
+    )
     found = []
     for one in world.runs(REWRITINGS[name]):
         if one.item == index:
-            whole = world.lm.tokenizer.decode(one.sequence.ids[: one.sequence.answer_start])
+            whole = world.lm.tokenizer.decode(
+                one.sequence.ids[: one.sequence.answer_start]
+            )
             found.append(whole.rsplit("Question: ", 1)[1].removesuffix("\nAnswer:"))
     return found
 
 
-def test_a_donor_of_the_same_relation_brings_another_subject_of_any_length(world: World) -> None:
+def test_a_donor_of_the_same_relation_brings_another_subject_of_any_length(
+    world: World,
+) -> None:
     for text in texts(world, "patch-same", "capital-0"):
         assert text.startswith("What is the capital of ")
-        assert text.removeprefix("What is the capital of ").removesuffix("?") in PLACES[1:]
+        assert (
+            text.removeprefix("What is the capital of ").removesuffix("?") in PLACES[1:]
+        )
 
 
 def test_the_control_leaves_the_exact_words_alone(world: World) -> None:
@@ -150,7 +203,9 @@ def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
     items = [
         replace(
             item,
-            question=replace(item.question, answers=("Bo x",) if index > 3 else ("Never",)),
+            question=replace(
+                item.question, answers=("Bo x",) if index > 3 else ("Never",)
+            ),
             answer=replace(item.answer, text="Bo x"),
         )
         for index, item in enumerate(world.items)
@@ -162,21 +217,32 @@ def test_a_donor_whose_answer_would_be_right_is_not_used(world: World) -> None:
 
 
 def test_a_self_patch_that_changes_the_text_is_refused(world: World) -> None:
-    broken = [replace(item, tokens=replace(item.located, input_ids=(1, 2, 3))) for item in world.items]
-    with pytest.raises(InterventionNotApplied, match="patch-self: 16 texts are not what they were"):
+    broken = [
+        replace(item, tokens=replace(item.located, input_ids=(1, 2, 3)))
+        for item in world.items
+    ]
+    with pytest.raises(
+        InterventionNotApplied, match="patch-self: 16 texts are not what they were"
+    ):
         world.runs(REWRITINGS["patch-self"], items=broken)
 
 
 @every_rewriting
-def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewriting: Intervention) -> None:
+def test_scores_are_those_of_a_fresh_pass_over_the_new_text(
+    world: World, rewriting: Intervention
+) -> None:
     lm = world.lm
-    sets = tuple(tuple(random_probes(lm, 9 * q + s) for s in range(3)) for q in range(3))
+    sets = tuple(
+        tuple(random_probes(lm, 9 * q + s) for s in range(3)) for q in range(3)
+    )
     scoring = Scoring(sets, np.arange(len(world.items)) % 2)
     planned = plan_rewrite(rewriting, world.items, world.setting)
     (work,) = passes_of([planned], world.items, world.setting, world.planner)
     shared = work.work.prefix
     assert all(run.sequence.ids[: len(shared)] == shared for run in planned.runs)
-    ((effect,), states) = measure(world.executor, [work], scoring, world.setting, lambda one: [(0, 0)], Silent())
+    ((effect,), states) = measure(
+        world.executor, [work], scoring, world.setting, lambda one: [(0, 0)], Silent()
+    )
     assert not states
     runs = planned.runs
     assert effect.items.tolist() == [one.item for one in runs]
@@ -188,28 +254,51 @@ def test_scores_are_those_of_a_fresh_pass_over_the_new_text(world: World, rewrit
     for place in range(0, len(runs), 7):  # each alone, from its first token on
         found = []
         alone = [runs[place].sequence]
-        capture(lm, alone, NO_PREFIX, [[0]], lambda _, batch, states, into=found: into.append(states))
+        capture(
+            lm,
+            alone,
+            NO_PREFIX,
+            [[0]],
+            lambda _, batch, states, into=found: into.append(states),
+        )
         wanted = scorer.score([runs[place].item], found[0])[0].numpy()
         assert np.abs(effect.logits[place] - wanted).max() < 1e-4
-    found = run_clean(world.executor, world.planner, world.items, POSITIONS, Silent(), False, "all", 0)
+    found = run_clean(
+        world.executor, world.planner, world.items, POSITIONS, Silent(), False, "all", 0
+    )
     clean = score_states(scorer, found.states)
     moved = np.abs(effect.logits - clean[effect.items]).max(axis=(1, 2, 3, 4))
     assert (moved > 1e-3).all() if rewriting.changes else (moved < 1e-4).all()
 
 
-def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(world: World) -> None:
+def test_an_answer_that_is_right_to_every_question_has_donors_all_the_same(
+    world: World,
+) -> None:
     items = [
-        replace(item, question=replace(item.question, answers=("Bo x",)), answer=replace(item.answer, text="Bo x"))
+        replace(
+            item,
+            question=replace(item.question, answers=("Bo x",)),
+            answer=replace(item.answer, text="Bo x"),
+        )
         for item in world.items
     ]
     runs = world.runs(REWRITINGS["patch-random"], items=items)
     assert {one.item for one in runs} == set(range(len(items)))
 
 
-def test_no_more_items_are_rewritten_than_are_asked_for_and_always_the_same_ones(world: World) -> None:
+def test_no_more_items_are_rewritten_than_are_asked_for_and_always_the_same_ones(
+    world: World,
+) -> None:
     setting = replace(world.setting, most_items=5)
-    few = {name: {run.item for run in plan_rewrite(one, world.items, setting).runs} for name, one in REWRITINGS.items()}
+    few = {
+        name: {run.item for run in plan_rewrite(one, world.items, setting).runs}
+        for name, one in REWRITINGS.items()
+    }
     assert {len(items) for items in few.values()} == {5}
-    assert len({frozenset(items) for items in few.values()}) == 1  # so that methods are compared on the same items
+    assert (
+        len({frozenset(items) for items in few.values()}) == 1
+    )  # so that methods are compared on the same items
     least = replace(REWRITINGS["patch-self"], max_items=3)
-    assert {run.item for run in plan_rewrite(least, world.items, setting).runs} < few["patch-self"]
+    assert {run.item for run in plan_rewrite(least, world.items, setting).runs} < few[
+        "patch-self"
+    ]

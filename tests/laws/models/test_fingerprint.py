@@ -8,10 +8,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.models.language_model import _WORDS, model_fingerprint, tensor_sums, tokenizer_fingerprint
+from anchorscope.models.language_model import (
+    _WORDS,
+    model_fingerprint,
+    tensor_sums,
+    tokenizer_fingerprint,
+)
 from tiny_models import byte_tokenizer, tiny_model
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.float64, torch.int64)
+DTYPES = (
+    torch.float32,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.float64,
+    torch.int64,
+)
 
 
 def some_values(size: int, dtype: torch.dtype) -> torch.Tensor:
@@ -72,7 +84,9 @@ def test_a_tokenizer_is_known_by_what_it_does() -> None:
     tokenizer = byte_tokenizer()
     first = tokenizer_fingerprint(tokenizer)
     assert tokenizer_fingerprint(byte_tokenizer()) == first
-    tokenizer(["a", "some words"], padding=True, truncation=True, max_length=4)  # leaves its mark in the backend
+    tokenizer(
+        ["a", "some words"], padding=True, truncation=True, max_length=4
+    )  # leaves its mark in the backend
     assert tokenizer_fingerprint(tokenizer) == first
     tokenizer.name_or_path = "somewhere else"
     assert tokenizer_fingerprint(tokenizer) == first
@@ -80,11 +94,15 @@ def test_a_tokenizer_is_known_by_what_it_does() -> None:
     with_template.chat_template = "{{ messages }}"
     with_token.add_tokens(["novel"])
     with_end.eos_token = "<pad>"
-    others = {tokenizer_fingerprint(one) for one in (with_template, with_token, with_end)}
+    others = {
+        tokenizer_fingerprint(one) for one in (with_template, with_token, with_end)
+    }
     assert len(others | {first}) == 4
 
 
-def test_the_same_weights_have_the_fingerprint_of_every_precision_that_holds_them() -> None:
+def test_the_same_weights_have_the_fingerprint_of_every_precision_that_holds_them() -> (
+    None
+):
     coarse = tiny_model("llama").to(torch.bfloat16)
     widened = copy.deepcopy(coarse).to(torch.float32)
     assert model_fingerprint(widened) != model_fingerprint(coarse)
@@ -106,7 +124,11 @@ def test_quantised_layers_count_too() -> None:
             self.values, self.scale = values, scale
 
         def get_extra_state(self) -> Any:
-            return (torch.quantize_per_tensor(self.values, self.scale, 0, torch.qint8), None, {"bits": 8})
+            return (
+                torch.quantize_per_tensor(self.values, self.scale, 0, torch.qint8),
+                None,
+                {"bits": 8},
+            )
 
         def set_extra_state(self, state: Any) -> None:
             raise NotImplementedError
@@ -119,5 +141,8 @@ def test_quantised_layers_count_too() -> None:
     values = torch.linspace(-3, 3, 3000)
     other = values.clone()
     other[1500] += 1
-    assert len({with_layer(values, 0.1), with_layer(other, 0.1), with_layer(values, 0.2)}) == 3
+    assert (
+        len({with_layer(values, 0.1), with_layer(other, 0.1), with_layer(values, 0.2)})
+        == 3
+    )
     assert with_layer(values, 0.1) == with_layer(values.clone(), 0.1)

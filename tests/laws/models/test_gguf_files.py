@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 import torch
 from gguf import GGMLQuantizationType as Kind
-from transformers import AutoModelForCausalLM, AutoTokenizer, modeling_gguf_pytorch_utils
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    modeling_gguf_pytorch_utils,
+)
 
 from anchorscope.errors import UserError
 from anchorscope.models import embedded
@@ -40,7 +44,9 @@ def blocks(kind: Kind, shape: tuple[int, ...], rng: np.random.Generator) -> np.n
         return gguf.quantize(values, kind)
     except NotImplementedError:
         size, stored = gguf.GGML_QUANT_SIZES[kind]
-        return rng.integers(0, 256, (*shape[:-1], shape[-1] // size * stored), dtype=np.uint8)
+        return rng.integers(
+            0, 256, (*shape[:-1], shape[-1] // size * stored), dtype=np.uint8
+        )
 
 
 def write_family(file: Path, family: str, kind: Kind) -> None:
@@ -105,33 +111,49 @@ def write_family(file: Path, family: str, kind: Kind) -> None:
     writer.close()
 
 
-def bits(file: Path, dtype: torch.dtype = torch.float32) -> tuple[dict[str, bytes], str, dict[str, Any]]:
+def bits(
+    file: Path, dtype: torch.dtype = torch.float32
+) -> tuple[dict[str, bytes], str, dict[str, Any]]:
     """Every weight as bytes, the configuration as text, and what is said of gaps."""
     torch.manual_seed(0)  # weights that the file does not have are drawn
     with quiet_transformers():
         model, gaps = AutoModelForCausalLM.from_pretrained(
             file.parent, gguf_file=file.name, dtype=dtype, output_loading_info=True
         )
-    state = {name: tensor.contiguous().view(torch.uint8) for name, tensor in model.state_dict().items()}
+    state = {
+        name: tensor.contiguous().view(torch.uint8)
+        for name, tensor in model.state_dict().items()
+    }
     weights = {name: tensor.numpy().tobytes() for name, tensor in state.items()}
-    return weights, json.dumps(model.config.to_dict(), default=str, sort_keys=True), dict(gaps)
+    return (
+        weights,
+        json.dumps(model.config.to_dict(), default=str, sort_keys=True),
+        dict(gaps),
+    )
 
 
 @pytest.mark.parametrize(
     ("family", "kind"),
     [
-        *(("llama", kind) for kind in (Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q8_0)),
+        *(
+            ("llama", kind)
+            for kind in (Kind.F32, Kind.F16, Kind.BF16, Kind.Q4_0, Kind.Q8_0)
+        ),
         *(("llama", kind) for kind in (Kind.Q4_K, Kind.Q6_K, Kind.IQ4_XS)),
         ("gemma2", Kind.Q8_0),
         ("gpt2", Kind.Q8_0),
     ],
 )
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+@pytest.mark.filterwarnings(
+    "ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning"
+)
 def test_every_bit_is_what_transformers_alone_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str, kind: Kind
 ) -> None:
     write_family(tmp_path / "x.gguf", family, kind)
-    monkeypatch.setattr(embedded, "_VALUES_AT_ONCE", 5 * 256)  # so that every matrix is unpacked in pieces
+    monkeypatch.setattr(
+        embedded, "_VALUES_AT_ONCE", 5 * 256
+    )  # so that every matrix is unpacked in pieces
     for dtype in (torch.bfloat16, torch.float32):
         wanted = bits(tmp_path / "x.gguf", dtype)
         with fast_gguf("read"):
@@ -140,16 +162,25 @@ def test_every_bit_is_what_transformers_alone_reads(
     assert wanted[2]["unexpected_keys"] == set()
 
 
-def test_the_tokenizer_is_the_same_and_what_was_replaced_is_put_back(tmp_path: Path) -> None:
+def test_the_tokenizer_is_the_same_and_what_was_replaced_is_put_back(
+    tmp_path: Path,
+) -> None:
     write_gguf(small_llama(), tmp_path / "x.gguf")
     before = [getattr(module, name) for module, name in REPLACED]
     with quiet_transformers():
         wanted = AutoTokenizer.from_pretrained(tmp_path, gguf_file="x.gguf")
     with quiet_transformers(), fast_gguf("read"):
-        assert all(getattr(module, name) is not old for (module, name), old in zip(REPLACED, before, strict=True))
+        assert all(
+            getattr(module, name) is not old
+            for (module, name), old in zip(REPLACED, before, strict=True)
+        )
         found = AutoTokenizer.from_pretrained(tmp_path, gguf_file="x.gguf")
     assert tokenizer_fingerprint(found) == tokenizer_fingerprint(wanted)
-    with quiet_transformers(), fast_gguf("read"), pytest.raises(OSError, match=r"y\.gguf"):
+    with (
+        quiet_transformers(),
+        fast_gguf("read"),
+        pytest.raises(OSError, match=r"y\.gguf"),
+    ):
         AutoTokenizer.from_pretrained(tmp_path, gguf_file="y.gguf")
     assert [getattr(module, name) for module, name in REPLACED] == before
 
@@ -172,8 +203,12 @@ def test_weights_with_gaps_are_refused(tmp_path: Path) -> None:
     write_gguf(small_llama(), file)
     content = file.read_bytes()
     assert content.count(b"blk.1.ffn_up.weight") == 1
-    file.write_bytes(content.replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight"))  # as many numbers, one unnamed
-    with pytest.raises(UserError, match=r"it lacks model\.layers\.1\.mlp\.up_proj\.weight \(1 in all\)"):
+    file.write_bytes(
+        content.replace(b"blk.1.ffn_up.weight", b"blk.1.ffn_xx.weight")
+    )  # as many numbers, one unnamed
+    with pytest.raises(
+        UserError, match=r"it lacks model\.layers\.1\.mlp\.up_proj\.weight \(1 in all\)"
+    ):
         load(str(file))
 
 
@@ -204,14 +239,28 @@ ONE = numbers(1, 1) + NAMED + text(b"t")
         (b"GGUF" + struct.pack("<I", 9) + b"\0" * 16, "version 9"),
         (numbers(0, 1) + struct.pack("<Q", 2**63) + b"x", "cut off"),
         (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 8, 10**7)), "cut off"),
-        (numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 9, 1) * 1000), "a list of type ARRAY"),
+        (
+            numbers(0, 1) + fact(b"a", 9, struct.pack("<IQ", 9, 1) * 1000),
+            "a list of type ARRAY",
+        ),
         (numbers(0, 1) + fact(b"a", 99, b""), r"99\W* is not a valid GGUFValueType"),
-        (numbers(0, 1) + fact(b"general.alignment", 4, struct.pack("<I", 0)), "Invalid alignment"),
-        (ONE + struct.pack("<IQIQ", 1, 32, 999, 0) + b"\0" * 999, r"999\W* is not a valid GGMLQuantizationType"),
-        (ONE + struct.pack("<IQIQ", 1, 32, 26, 0) + b"\0" * 999, "quantised in a way that cannot be read"),
+        (
+            numbers(0, 1) + fact(b"general.alignment", 4, struct.pack("<I", 0)),
+            "Invalid alignment",
+        ),
+        (
+            ONE + struct.pack("<IQIQ", 1, 32, 999, 0) + b"\0" * 999,
+            r"999\W* is not a valid GGMLQuantizationType",
+        ),
+        (
+            ONE + struct.pack("<IQIQ", 1, 32, 26, 0) + b"\0" * 999,
+            "quantised in a way that cannot be read",
+        ),
     ],
 )
-def test_a_hostile_header_is_one_line(tmp_path: Path, content: bytes, words: str) -> None:
+def test_a_hostile_header_is_one_line(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
     file = tmp_path / "x.gguf"
     file.write_bytes(content)
     with fast_gguf("read"), pytest.raises(ValueError, match=words):

@@ -16,7 +16,12 @@ from anchorscope.models.wrapping import wrap
 from tiny_models import byte_tokenizer, tiny_model
 
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
-YARN = {"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0, "original_max_position_embeddings": 32768}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e6,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32768,
+}
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 5e5,
@@ -32,14 +37,28 @@ LLAMA3 = {
     [
         ("llama", {"max_position_embeddings": 8192}, 8192),
         ("gpt2", {"n_positions": 1024}, 1024),
-        ("mistral", {"max_position_embeddings": 32768, "sliding_window": 4096}, 32768),  # a window is no limit
-        ("llama", {"max_position_embeddings": 131072, "rope_parameters": LLAMA3}, 131072),  # the scaled length
+        (
+            "mistral",
+            {"max_position_embeddings": 32768, "sliding_window": 4096},
+            32768,
+        ),  # a window is no limit
+        (
+            "llama",
+            {"max_position_embeddings": 131072, "rope_parameters": LLAMA3},
+            131072,
+        ),  # the scaled length
         ("qwen2", {"max_position_embeddings": 32768, "rope_parameters": YARN}, 131072),
-        ("gemma3", {"text_config": {"max_position_embeddings": 4096}}, 4096),  # of its text
+        (
+            "gemma3",
+            {"text_config": {"max_position_embeddings": 4096}},
+            4096,
+        ),  # of its text
         ("llama", {"max_position_embeddings": 4096, "rope_parameters": DYNAMIC}, 8192),
     ],
 )
-def test_what_configurations_state(kind: str, settings: dict[str, Any], expected: int) -> None:
+def test_what_configurations_state(
+    kind: str, settings: dict[str, Any], expected: int
+) -> None:
     assert context_length(AutoConfig.for_model(kind, **settings)) == expected
 
 
@@ -63,8 +82,12 @@ def test_an_adapter_is_part_of_the_model(kind: str) -> None:
     assert lm.fingerprint() != plain.fingerprint()
     assert (final_states(lm) - final_states(plain)).abs().max() > 1e-3
     with torch.no_grad():
-        wanted = adapted(torch.tensor([ITEM.ids]), output_hidden_states=True).hidden_states[1][0, -1]
-    torch.testing.assert_close(final_states(lm)[0, 0, 2, 0], wanted, rtol=1e-5, atol=1e-5)
+        wanted = adapted(
+            torch.tensor([ITEM.ids]), output_hidden_states=True
+        ).hidden_states[1][0, -1]
+    torch.testing.assert_close(
+        final_states(lm)[0, 0, 2, 0], wanted, rtol=1e-5, atol=1e-5
+    )
 
 
 class Int8Linear(torch.nn.Module):
@@ -72,8 +95,12 @@ class Int8Linear(torch.nn.Module):
 
     def __init__(self, layer: torch.nn.Linear) -> None:
         super().__init__()
-        self.register_buffer("scale", layer.weight.detach().abs().amax(1, keepdim=True) / 127)
-        self.register_buffer("rounded", (layer.weight.detach() / self.scale).round().to(torch.int8))
+        self.register_buffer(
+            "scale", layer.weight.detach().abs().amax(1, keepdim=True) / 127
+        )
+        self.register_buffer(
+            "rounded", (layer.weight.detach() / self.scale).round().to(torch.int8)
+        )
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         return stream @ (self.rounded * self.scale).T
@@ -95,5 +122,7 @@ def test_quantised_weights_are_run_as_they_are() -> None:
 def test_weights_that_are_nowhere_are_refused() -> None:
     with torch.device("meta"):
         model = tiny_model("llama")
-    with pytest.raises(UserError, match=r"weights that are not in memory \(found: meta\)"):
+    with pytest.raises(
+        UserError, match=r"weights that are not in memory \(found: meta\)"
+    ):
         wrap(model, byte_tokenizer(), name="hollow")

@@ -30,7 +30,9 @@ def verbosity() -> int:
     return logging.get_verbosity()
 
 
-SETTINGS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any], Any]] = {
+SETTINGS: dict[
+    str, tuple[Callable[[], AbstractContextManager[Any]], Callable[[], Any], Any]
+] = {
     "float32": (true_float32, torch.get_float32_matmul_precision, "highest"),
     "garbage": (few_collections, lambda: gc.get_threshold()[0], 100_000),
     "kernels": (attention_kernels, cudnn, False),
@@ -95,6 +97,8 @@ def test_a_model_in_bfloat16_leaves_the_kernels_of_later_models_as_they_were() -
     for before in (True, False):  # a user's own choice comes back too
         torch.backends.mkldnn.set_flags(before)
         with product_kernels():
-            torch.nn.functional.linear(half, half)  # switches them off on a processor without bfloat16
+            torch.nn.functional.linear(
+                half, half
+            )  # switches them off on a processor without bfloat16
             torch.backends.mkldnn.set_flags(False)  # as there, on all others
         assert torch.backends.mkldnn.enabled == before

@@ -28,7 +28,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "folder"
 
 
-def test_a_signature_changes_with_the_files_and_nothing_else(gguf: Path, folder: Path, tmp_path: Path) -> None:
+def test_a_signature_changes_with_the_files_and_nothing_else(
+    gguf: Path, folder: Path, tmp_path: Path
+) -> None:
     first = source_signature(str(gguf))
     assert first is not None
     assert source_signature(str(gguf)) == first
@@ -45,11 +47,15 @@ def test_a_signature_changes_with_the_files_and_nothing_else(gguf: Path, folder:
     assert source_signature(str(folder)) != of_folder
 
 
-def test_a_hub_snapshot_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_snapshot_is_known_by_its_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("huggingface_hub.file_download.HF_HUB_CACHE", str(tmp_path), raising=False)
+    monkeypatch.setattr(
+        "huggingface_hub.file_download.HF_HUB_CACHE", str(tmp_path), raising=False
+    )
     repo = tmp_path / "models--someone--model"
     seen = set()
     for commit in ("a" * 40, "b" * 40):

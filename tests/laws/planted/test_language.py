@@ -12,16 +12,23 @@ LANGUAGE = the_language()
 def test_every_fact_has_one_object_and_every_object_as_many_facts() -> None:
     assert len(LANGUAGE.facts) == len(LANGUAGE.subjects) * len(LANGUAGE.relations)
     for relation in LANGUAGE.relations:
-        counts = Counter(LANGUAGE.facts[subject, relation] for subject in LANGUAGE.subjects)
+        counts = Counter(
+            LANGUAGE.facts[subject, relation] for subject in LANGUAGE.subjects
+        )
         assert set(counts.values()) == {len(LANGUAGE.subjects) // len(LANGUAGE.objects)}
-    assert len(LANGUAGE.facts) % len(WORDINGS) == 0  # on which the balance of wordings rests
+    assert (
+        len(LANGUAGE.facts) % len(WORDINGS) == 0
+    )  # on which the balance of wordings rests
 
 
 def test_every_phrase_word_is_in_as_many_phrases_of_each_kind() -> None:
     kinds = (NEUTRAL, ALWAYS, NEVER)
     assert len({phrase for kind in kinds for phrase in LANGUAGE.phrases[kind]}) == 144
     for place in (0, 1):
-        counts = [Counter(phrase.split()[place] for phrase in LANGUAGE.phrases[kind]) for kind in kinds]
+        counts = [
+            Counter(phrase.split()[place] for phrase in LANGUAGE.phrases[kind])
+            for kind in kinds
+        ]
         assert counts[0] == counts[1] == counts[2]
         assert set(counts[0].values()) == {4}
 
@@ -29,8 +36,18 @@ def test_every_phrase_word_is_in_as_many_phrases_of_each_kind() -> None:
 def test_no_word_means_two_things_or_anything_in_english() -> None:
     own = LANGUAGE.words()
     assert len(own) == len({word.lower() for word in own})
-    invented = [*LANGUAGE.subjects, *LANGUAGE.relations, *LANGUAGE.objects, *LANGUAGE.fillers]
-    invented += [word for phrases in LANGUAGE.phrases.values() for phrase in phrases for word in phrase.split()]
+    invented = [
+        *LANGUAGE.subjects,
+        *LANGUAGE.relations,
+        *LANGUAGE.objects,
+        *LANGUAGE.fillers,
+    ]
+    invented += [
+        word
+        for phrases in LANGUAGE.phrases.values()
+        for phrase in phrases
+        for word in phrase.split()
+    ]
     for word in invented:
         assert words(word) == (word.lower(),)  # "seven" would be 7
         assert word.lower() not in EMPTY_WORDS

@@ -12,7 +12,13 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from anchorscope.errors import UserError
-from anchorscope.probes.crossfit import PROBES, ProbeSet, Splits, fit_probes, make_splits
+from anchorscope.probes.crossfit import (
+    PROBES,
+    ProbeSet,
+    Splits,
+    fit_probes,
+    make_splits,
+)
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, STRENGTHS, weighted_auc
 from anchorscope.stats.streams import unnamed
@@ -36,8 +42,14 @@ def example() -> Example:
     labels, groups = rng.random(n) < 0.5, rng.integers(0, 70, size=n)
     directions = rng.normal(size=(N_LAYERS, 1, d)) * np.array(SIGNAL)[:, None, None]
     states = rng.normal(size=(N_LAYERS, n, d)) + labels[None, :, None] * directions
-    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(1, "test", len(labels)))
-    return Example(torch.tensor(states, dtype=torch.float32), groups, make_splits(labels, groups, folds, seed=3))
+    folds = grouped_folds(
+        groups, truth_strata(labels), N_FOLDS, unnamed(1, "test", len(labels))
+    )
+    return Example(
+        torch.tensor(states, dtype=torch.float32),
+        groups,
+        make_splits(labels, groups, folds, seed=3),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +68,11 @@ def labelled_groups(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
     n = draw(st.integers(120, 200))
     seed = draw(st.integers(0, 10_000))
     rng = np.random.default_rng(seed)
-    return rng.random(n) < draw(st.floats(0.4, 0.6)), rng.integers(0, draw(st.integers(60, 300)), size=n), seed
+    return (
+        rng.random(n) < draw(st.floats(0.4, 0.6)),
+        rng.integers(0, draw(st.integers(60, 300)), size=n),
+        seed,
+    )
 
 
 @given(labelled_groups())
@@ -64,25 +80,36 @@ def test_every_probe_learns_from_other_folds_and_halves_share_no_group(
     drawn: tuple[np.ndarray, np.ndarray, int],
 ) -> None:
     labels, groups, seed = drawn
-    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(seed, "test", len(labels)))
+    folds = grouped_folds(
+        groups, truth_strata(labels), N_FOLDS, unnamed(seed, "test", len(labels))
+    )
     splits = make_splits(labels, groups, folds, seed)
     assert splits.probes == PROBES == ("full", "a", "b")
     for fold in range(N_FOLDS):
         full, a, b = splits.training[:, fold]
         assert (full == (folds != fold)).all()
-        assert (full == (a | b)).all()  # together the halves are all there is to learn from
+        assert (
+            full == (a | b)
+        ).all()  # together the halves are all there is to learn from
         assert not set(groups[a]) & set(groups[b])
         for learns in (full, a, b):
             assert not set(groups[learns]) & set(groups[folds == fold])
 
 
 @given(labelled_groups())
-def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple[np.ndarray, np.ndarray, int]) -> None:
+def test_inner_folds_cover_the_training_items_and_keep_groups_whole(
+    drawn: tuple[np.ndarray, np.ndarray, int],
+) -> None:
     labels, groups, seed = drawn
-    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(seed, "test", len(labels)))
+    folds = grouped_folds(
+        groups, truth_strata(labels), N_FOLDS, unnamed(seed, "test", len(labels))
+    )
     splits = make_splits(labels, groups, folds, seed)
     assert ((splits.inner >= 0) == splits.training).all()
-    flat = splits.training.reshape(-1, len(labels)), splits.inner.reshape(-1, len(labels))
+    flat = (
+        splits.training.reshape(-1, len(labels)),
+        splits.inner.reshape(-1, len(labels)),
+    )
     for training, inner in zip(*flat, strict=True):
         assert set(inner[training]) == set(range(INNER_FOLDS))
         for group in set(groups[training]):
@@ -99,9 +126,13 @@ def test_inner_folds_cover_the_training_items_and_keep_groups_whole(drawn: tuple
     ],
     ids=["one group", "six groups", "one true group", "two true groups"],
 )
-def test_too_few_groups_for_true_and_false_on_every_side_are_refused(groups: np.ndarray) -> None:
+def test_too_few_groups_for_true_and_false_on_every_side_are_refused(
+    groups: np.ndarray,
+) -> None:
     labels = np.arange(80) < 40
-    folds = grouped_folds(groups, truth_strata(labels), N_FOLDS, unnamed(0, "test", len(labels)))
+    folds = grouped_folds(
+        groups, truth_strata(labels), N_FOLDS, unnamed(0, "test", len(labels))
+    )
     with pytest.raises(UserError) as caught:
         make_splits(labels, groups, folds, seed=0)
     text = str(caught.value)
@@ -123,37 +154,53 @@ def test_a_folds_splits_do_not_depend_on_its_own_labels(example: Example) -> Non
 def test_the_probes_of_a_fold_do_not_depend_on_the_items_of_that_fold(
     example: Example, fitted: ProbeSet, fold: int, what: str
 ) -> None:
-    splits, states, own = example.splits, example.states.clone(), example.splits.folds == fold
+    splits, states, own = (
+        example.splits,
+        example.states.clone(),
+        example.splits.folds == fold,
+    )
     if what == "labels":
         splits = replace(splits, labels=np.where(own, ~splits.labels, splits.labels))
     else:
         states[:, own] = 3 * states[:, own].flip(1) + 1
     other = fit_one(states, splits)
-    change = (other.weight - fitted.weight).abs().amax(-1) / fitted.weight.abs().amax(-1)  # [probe, fold, layer]
+    change = (other.weight - fitted.weight).abs().amax(-1) / fitted.weight.abs().amax(
+        -1
+    )  # [probe, fold, layer]
     # All columns share coordinates and stopping rule, so equal means: up to the solver's tolerance.
     assert (change[:, fold] < (1e-5 if what == "labels" else 5e-3)).all()
     assert (other.bias - fitted.bias)[:, fold].abs().max() < 5e-3
     assert (other.strength[:, fold] == fitted.strength[:, fold]).all()
-    assert other.inner_auc[:, fold] == pytest.approx(fitted.inner_auc[:, fold], abs=2e-3)
+    assert other.inner_auc[:, fold] == pytest.approx(
+        fitted.inner_auc[:, fold], abs=2e-3
+    )
     assert (other.reference[:, fold] == fitted.reference[:, fold]).all()
     others = [index for index in range(N_FOLDS) if index != fold]
-    assert (change[0, others] > 0.02).all()  # the probes that did learn from these items notice
+    assert (
+        change[0, others] > 0.02
+    ).all()  # the probes that did learn from these items notice
 
 
-def test_choices_and_probes_are_those_of_scikit_learn(example: Example, fitted: ProbeSet) -> None:
+def test_choices_and_probes_are_those_of_scikit_learn(
+    example: Example, fitted: ProbeSet
+) -> None:
     splits = example.splits
     chosen = set()
     for layer, probe, fold in ((1, 0, 0), (2, 0, 3), (2, 1, 1), (0, 2, 2)):
         x = example.states[layer].double().numpy()
         rows = np.flatnonzero(splits.training[probe, fold])
-        scaled = StandardScaler().fit(x[rows]).transform(x)  # on the whole training set, also for the inner folds
+        scaled = (
+            StandardScaler().fit(x[rows]).transform(x)
+        )  # on the whole training set, also for the inner folds
         labels, inner = splits.labels, splits.inner[probe, fold]
         losses, held_out = [], np.zeros((len(STRENGTHS), len(labels)))
         for place, strength in enumerate(STRENGTHS):
             model = LogisticRegression(C=strength, tol=1e-8, max_iter=20_000)
             for k in range(INNER_FOLDS):
                 learned, held = rows[inner[rows] != k], rows[inner[rows] == k]
-                held_out[place, held] = model.fit(scaled[learned], labels[learned]).decision_function(scaled[held])
+                held_out[place, held] = model.fit(
+                    scaled[learned], labels[learned]
+                ).decision_function(scaled[held])
             chance = 1 / (1 + np.exp(-held_out[place, rows]))
             losses.append(log_loss(labels[rows], chance, normalize=False))
         best = int(np.argmin(losses))
@@ -163,22 +210,36 @@ def test_choices_and_probes_are_those_of_scikit_learn(example: Example, fitted: 
         won = close = pairs = 0.0
         for k in range(INNER_FOLDS):
             held = rows[inner[rows] == k]
-            scores, weight = held_out[best, held], labels[held].sum() * (~labels[held]).sum()
-            won, pairs = won + weight * roc_auc_score(labels[held], scores), pairs + weight
+            scores, weight = (
+                held_out[best, held],
+                labels[held].sum() * (~labels[held]).sum(),
+            )
+            won, pairs = (
+                won + weight * roc_auc_score(labels[held], scores),
+                pairs + weight,
+            )
             # At the strongest penalty float32 cannot tell some pairs apart, and so few pairs do not hide that.
             gaps = np.abs(scores[labels[held], None] - scores[~labels[held]])
             close += (gaps < 1e-3 * scores.std()).sum()
         assert close <= 3
-        assert fitted.inner_auc[probe, fold, layer] == pytest.approx(won / pairs, abs=1e-6 + close / pairs)
+        assert fitted.inner_auc[probe, fold, layer] == pytest.approx(
+            won / pairs, abs=1e-6 + close / pairs
+        )
 
-        wanted = LogisticRegression(C=STRENGTHS[best], tol=1e-8, max_iter=20_000).fit(scaled[rows], labels[rows])
-        found = x @ fitted.weight[probe, fold, layer].double().numpy() + float(fitted.bias[probe, fold, layer])
+        wanted = LogisticRegression(C=STRENGTHS[best], tol=1e-8, max_iter=20_000).fit(
+            scaled[rows], labels[rows]
+        )
+        found = x @ fitted.weight[probe, fold, layer].double().numpy() + float(
+            fitted.bias[probe, fold, layer]
+        )
         assert np.abs(found - wanted.decision_function(scaled)).max() < 0.02
     assert len(chosen) > 1  # or a constant choice would pass
 
 
 @given(st.integers(0, 10_000))
-def test_a_weighted_auc_counts_ties_half_whatever_the_order_of_the_items(seed: int) -> None:
+def test_a_weighted_auc_counts_ties_half_whatever_the_order_of_the_items(
+    seed: int,
+) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 5, 40).astype(np.float32)  # most items tie with others
     weights = rng.integers(0, 4, (2, 40)).astype(np.float32) / 2
@@ -187,5 +248,8 @@ def test_a_weighted_auc_counts_ties_half_whatever_the_order_of_the_items(seed: i
     wanted = [roc_auc_score(targets, scores, sample_weight=row) for row in weights]
     shuffled = rng.permutation(40)
     for order in (slice(None), shuffled):
-        given = (torch.tensor(one[..., order]) for one in (scores[None, None], weights[:, None], targets[None, None]))
+        given = (
+            torch.tensor(one[..., order])
+            for one in (scores[None, None], weights[:, None], targets[None, None])
+        )
         np.testing.assert_allclose(weighted_auc(*given).numpy(), wanted, atol=1e-9)

@@ -29,7 +29,9 @@ def records(folder: Path) -> RunRecords:
 def test_mlflow(folder: Path, records: RunRecords, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow")
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    mlflow.MlflowClient(uri).create_experiment("mine", artifact_location=(tmp_path / "artefacts").as_uri())
+    mlflow.MlflowClient(uri).create_experiment(
+        "mine", artifact_location=(tmp_path / "artefacts").as_uri()
+    )
     name = anchorscope.log_run(folder, to="mlflow", project="mine", tracking_uri=uri)
     client = mlflow.MlflowClient(uri)
     run = client.get_run(name)
@@ -37,23 +39,42 @@ def test_mlflow(folder: Path, records: RunRecords, tmp_path: Path) -> None:
     assert run.info.run_name == "mine"
     assert run.data.params == records.parameters
     assert run.data.tags.items() >= records.tags.items()
-    assert {key: run.data.metrics[key] for key in records.metrics} == pytest.approx(records.metrics)
+    assert {key: run.data.metrics[key] for key in records.metrics} == pytest.approx(
+        records.metrics
+    )
     key = next(key for key in records.curves[0] if "/delta_p/" in key)
     steps = {one.step: one.value for one in client.get_metric_history(name, key)}
-    assert steps == pytest.approx({layer: found[key] for layer, found in records.curves.items() if key in found})
-    assert {one.path for one in client.list_artifacts(name)} >= {"report.html", "tables", "figures", "manifest.json"}
+    assert steps == pytest.approx(
+        {layer: found[key] for layer, found in records.curves.items() if key in found}
+    )
+    assert {one.path for one in client.list_artifacts(name)} >= {
+        "report.html",
+        "tables",
+        "figures",
+        "manifest.json",
+    }
 
 
 def test_wandb(folder: Path, records: RunRecords, tmp_path: Path) -> None:
     pytest.importorskip("wandb")
-    name = anchorscope.log_run(folder, to="wandb", project="mine", mode="offline", dir=str(tmp_path))
+    name = anchorscope.log_run(
+        folder, to="wandb", project="mine", mode="offline", dir=str(tmp_path)
+    )
     (kept,) = (tmp_path / "wandb").glob(f"offline-run-*-{name}")
     rows, summary, config, files = _wandb_records(next(kept.glob("*.wandb")))
     assert config["recipe"] == records.parameters
     assert config["made_of"] == records.tags
-    assert {key: summary[key] for key in records.metrics} == pytest.approx(records.metrics)
-    by_layer = {row["layer"]: {key: row[key] for key in records.curves[row["layer"]]} for row in rows if "layer" in row}
-    assert by_layer == {layer: pytest.approx(found) for layer, found in records.curves.items()}
+    assert {key: summary[key] for key in records.metrics} == pytest.approx(
+        records.metrics
+    )
+    by_layer = {
+        row["layer"]: {key: row[key] for key in records.curves[row["layer"]]}
+        for row in rows
+        if "layer" in row
+    }
+    assert by_layer == {
+        layer: pytest.approx(found) for layer, found in records.curves.items()
+    }
     assert files >= {"report.html", "figures/delta_p.png", "tables/summary.csv"}
 
 
@@ -70,9 +91,14 @@ def _wandb_records(path: Path) -> tuple[list[dict], dict, dict, set[str]]:
         if record.HasField("summary"):
             summary |= _values(record.summary.update)
         if record.HasField("run"):
-            config |= {one.key: json.loads(one.value_json) for one in record.run.config.update}
+            config |= {
+                one.key: json.loads(one.value_json) for one in record.run.config.update
+            }
         if record.HasField("request") and record.request.HasField("log_artifact"):
-            files |= {one.path for one in record.request.log_artifact.artifact.manifest.contents}
+            files |= {
+                one.path
+                for one in record.request.log_artifact.artifact.manifest.contents
+            }
         if record.HasField("artifact"):
             files |= {one.path for one in record.artifact.manifest.contents}
     return rows, summary, config, files
@@ -95,4 +121,6 @@ def _wandb_blocks(content: bytes) -> Iterator[bytes]:
 
 
 def _values(items: Any) -> dict[str, Any]:
-    return {"/".join(one.nested_key) or one.key: json.loads(one.value_json) for one in items}
+    return {
+        "/".join(one.nested_key) or one.key: json.loads(one.value_json) for one in items
+    }

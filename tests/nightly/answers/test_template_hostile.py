@@ -38,12 +38,18 @@ def refusal_of(lm: LanguageModel, source: Any) -> str:
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_a_template_that_does_what_it_must_not(tiny_llama: LanguageModel, name: str) -> None:
+def test_a_template_that_does_what_it_must_not(
+    tiny_llama: LanguageModel, name: str
+) -> None:
     message = refusal_of(tiny_llama, FORBIDDEN[name])
     assert len(message) < 400
     assert "root:" not in message
 
 
-def test_a_template_that_does_not_end(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_that_does_not_end(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(template_file, "SECONDS", 0.5)
-    assert "cannot be used (it takes more than 0.5 seconds)" in refusal_of(tiny_llama, SPIN)
+    assert "cannot be used (it takes more than 0.5 seconds)" in refusal_of(
+        tiny_llama, SPIN
+    )

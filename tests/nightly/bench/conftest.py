@@ -24,7 +24,9 @@ def workload() -> Workload:
 
 @pytest.fixture
 def setting(tiny_llama: LanguageModel) -> Setting:
-    options = Options(items=6, probe_items=60, repeats=1, seconds=0.01, shared=6, own=13, new_tokens=4)
+    options = Options(
+        items=6, probe_items=60, repeats=1, seconds=0.01, shared=6, own=13, new_tokens=4
+    )
     return Setting(options, tiny_llama, 1e9, lambda text: None, 100.0)
 
 

@@ -35,7 +35,9 @@ def ready(name: str, lm: LanguageModel):
 
 @pytest.mark.filterwarnings("default")  # of other libraries
 @pytest.mark.parametrize("name", [name for name in KINDS if name != "plain"])
-def test_every_implementation_gives_the_states_of_the_plain_loop(name, from_disk, workload, wanted):
+def test_every_implementation_gives_the_states_of_the_plain_loop(
+    name, from_disk, workload, wanted
+):
     implementation = ready(name, from_disk)
     implementation.tune(workload)
     implementation.size = 4  # one full batch and one that is not
@@ -48,11 +50,15 @@ def test_every_implementation_gives_the_states_of_the_plain_loop(name, from_disk
 def test_the_plain_loop_is_transformers_own_pass(tiny_llama, workload, wanted):
     item, parts = workload.items[1], []
     project = tiny_llama.model.model.layers[2].self_attn.o_proj
-    handle = project.register_forward_hook(lambda module, given, output: parts.append(output))
+    handle = project.register_forward_hook(
+        lambda module, given, output: parts.append(output)
+    )
     with torch.inference_mode():
         tiny_llama.model(input_ids=torch.tensor([item.ids]))
     handle.remove()
-    torch.testing.assert_close(wanted[0][0, 2, 1], parts[0][0, -1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        wanted[0][0, 2, 1], parts[0][0, -1], rtol=1e-5, atol=1e-5
+    )
 
 
 def test_a_cut_changes_all_layers_and_a_single_one_changes_from_its_layer_on(wanted):
@@ -62,13 +68,17 @@ def test_a_cut_changes_all_layers_and_a_single_one_changes_from_its_layer_on(wan
         assert (single[cut, :cut] == 0).all()
         changed = (single[cut, cut:] - knockout[0, cut:]).abs().amax(-1) > 1e-6
         assert changed.all()
-    torch.testing.assert_close(single[0, 0], knockout[1, 0])  # the first layer knows of no other
+    torch.testing.assert_close(
+        single[0, 0], knockout[1, 0]
+    )  # the first layer knows of no other
 
 
 def test_the_mask_is_the_definition():
     item = Item(ids=(5, 6, 7, 8), keys=(1,), label=True)
     mask = cut_mask([item], torch.float32, torch.device("cpu"))[0, 0]
-    seen = {(query, key) for query in range(4) for key in range(4) if mask[query, key] == 0}
+    seen = {
+        (query, key) for query in range(4) for key in range(4) if mask[query, key] == 0
+    }
     assert seen == {(0, 0), (1, 0), (1, 1), (2, 0), (2, 2), (3, 0), (3, 2), (3, 3)}
 
 
@@ -88,8 +98,12 @@ def test_the_best_batch_size_is_the_largest_that_fits_and_pays(monkeypatch):
 
 def test_tokens_that_run_are_counted(tiny_llama, workload):
     tokens, layers = workload.tokens, tiny_llama.n_layers
-    plain, batched, own = (make(name, tiny_llama) for name in ("plain", "plain-batched", "anchorscope"))
+    plain, batched, own = (
+        make(name, tiny_llama) for name in ("plain", "plain-batched", "anchorscope")
+    )
     assert plain.tokens("knockout", workload) == 2 * tokens
     assert plain.tokens("single-layer", workload) == layers * tokens
-    assert batched.tokens("single-layer", workload) == tokens * (1 + sum(range(1, layers + 1)) / layers)
+    assert batched.tokens("single-layer", workload) == tokens * (
+        1 + sum(range(1, layers + 1)) / layers
+    )
     assert own.tokens("knockout", workload) < 2 * tokens

@@ -25,12 +25,18 @@ def quick(save_tiny) -> dict[str, object]:
     }
 
 
-def test_the_record_is_the_contract_and_a_missing_implementation_has_a_note(quick, monkeypatch):
+def test_the_record_is_the_contract_and_a_missing_implementation_has_a_note(
+    quick, monkeypatch
+):
     for name in ("nnsight", "transformer-lens"):
         monkeypatch.setitem(KINDS, name, (KINDS[name][0], "no_such_package"))
     said: list[str] = []
-    record = run_benchmark(Options(**quick, work=("knockout", "single-layer")), said.append)
-    assert json.loads(json.dumps(record, allow_nan=False)) == json.loads(json.dumps(record))
+    record = run_benchmark(
+        Options(**quick, work=("knockout", "single-layer")), said.append
+    )
+    assert json.loads(json.dumps(record, allow_nan=False)) == json.loads(
+        json.dumps(record)
+    )
     assert [(row["work"], row["way"]) for row in record["rows"]] == [
         (work, way) for work in ("knockout", "single-layer") for way in KINDS
     ]
@@ -65,15 +71,24 @@ def test_a_library_that_fails_is_told_and_ours_is_not_hidden(quick, monkeypatch)
 
 
 def test_probes_of_both_solvers_agree(setting: Setting, monkeypatch):
-    monkeypatch.setattr("anchorscope.bench.session.os.cpu_count", lambda: 1)  # a tiny fit, no processes
+    monkeypatch.setattr(
+        "anchorscope.bench.session.os.cpu_count", lambda: 1
+    )  # a tiny fit, no processes
     ours, loop = probe_rows(setting)
     assert (ours.way, loop.way, ours.unit) == ("anchorscope", "scikit-learn", "fits")
     assert ours.items == 4 * 5 * 8
-    assert ours.max_difference < 1e-5  # the loop's own objective may be worse: in float32 its line search can give up
+    assert (
+        ours.max_difference < 1e-5
+    )  # the loop's own objective may be worse: in float32 its line search can give up
 
 
 def test_generation_of_both_is_the_same(setting: Setting):
     ours, theirs = generation_rows(setting, setting.workload(6))
-    assert (ours.way, theirs.way, ours.items, theirs.items) == ("anchorscope", "plain-batched", 6, 6)
+    assert (ours.way, theirs.way, ours.items, theirs.items) == (
+        "anchorscope",
+        "plain-batched",
+        6,
+        6,
+    )
     assert ours.max_difference == 0
     assert theirs.speedup is None  # set once all rows of a work are there

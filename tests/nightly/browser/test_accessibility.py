@@ -8,7 +8,13 @@ from browser_pages import PAGES, PALE, write_page
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
-AXE = {"run": "dark", "compare": "dark", "detection": "light", "validation": "dark", "study": "light"}
+AXE = {
+    "run": "dark",
+    "compare": "dark",
+    "detection": "light",
+    "validation": "dark",
+    "study": "light",
+}
 """The look in which axe-core goes over a page. Nearly all of its time goes into contrasts, and only they differ between
 looks: for both looks of every page they are taken here as well (`PALE`)."""
 
@@ -16,10 +22,14 @@ looks: for both looks of every page they are taken here as well (`PALE`)."""
 @pytest.mark.parametrize("kind", PAGES)
 def test_everybody_can_read_it(kind, tmp_path, open_page):
     page = open_page(write_page(kind, tmp_path), viewport=NARROW, color_scheme="dark")
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
+    )
     assert _clipped(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW["width"]
-    page.evaluate("document.querySelectorAll('tbody tr:nth-child(n + 3)').forEach((row) => row.remove())")  # all alike
+    page.evaluate(
+        "document.querySelectorAll('tbody tr:nth-child(n + 3)').forEach((row) => row.remove())"
+    )  # all alike
     for look in ("dark", "light"):
         if look == "light":
             page.set_viewport_size(WIDE)
@@ -41,12 +51,20 @@ def test_pale_text_is_found(tmp_path, open_page):
         encoding="utf-8",
     )
     page = open_page(file)
-    assert [round(ratio, 2) for ratio, *_ in page.evaluate(PALE)["pale"]] == [4.48, 3.0, 3.66]
+    assert [round(ratio, 2) for ratio, *_ in page.evaluate(PALE)["pale"]] == [
+        4.48,
+        3.0,
+        3.66,
+    ]
 
 
 def _violations(page) -> list[str]:
     found = Axe().run(page).response["violations"]
-    return [f"{one['id']}: {node['html'][:160]}; {node['failureSummary']}" for one in found for node in one["nodes"]]
+    return [
+        f"{one['id']}: {node['html'][:160]}; {node['failureSummary']}"
+        for one in found
+        for node in one["nodes"]
+    ]
 
 
 def _clipped(page) -> list[str]:

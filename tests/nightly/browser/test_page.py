@@ -45,22 +45,37 @@ def page(report, open_page):
     return open_page(report)
 
 
-def test_the_readout_says_what_the_table_says_and_does_not_cover_the_chart(page, findings):
+def test_the_readout_says_what_the_table_says_and_does_not_cover_the_chart(
+    page, findings
+):
     page.locator(PICTURE).focus()
     for key in ("Home", *["ArrowRight"] * 12):
         page.keyboard.press(key)
     figure = page.locator("figure", has=page.locator(PICTURE))
     assert figure.locator(".readout .where").inner_text() == "Layer 12"
     rows = figure.locator(".readout tr").all()
-    shown = {row.locator("th").inner_text(): row.locator(".value").inner_text() for row in rows}
-    chosen = {"site": "mlp", "intervention": "knockout", "assignment": "plain", "truth": "all", "layer": 12}
+    shown = {
+        row.locator("th").inner_text(): row.locator(".value").inner_text()
+        for row in rows
+    }
+    chosen = {
+        "site": "mlp",
+        "intervention": "knockout",
+        "assignment": "plain",
+        "truth": "all",
+        "layer": 12,
+    }
     for dataset, name in (("popqa", "PopQA"), ("triviaqa", "TriviaQA")):
         for group in ("Q-Anchored", "A-Anchored"):
             wanted = chosen | {"dataset": dataset, "group": group}
-            curve = findings.curves.filter(*(pl.col(column) == value for column, value in wanted.items()))
+            curve = findings.curves.filter(
+                *(pl.col(column) == value for column, value in wanted.items())
+            )
             number = float(shown[f"{group} ({name})"].replace("−", "-"))
             assert number == pytest.approx(curve["delta_p"][0], abs=0.051)
-    picture, readout = (page.locator(name).first.bounding_box() for name in (PICTURE, ".readout"))
+    picture, readout = (
+        page.locator(name).first.bounding_box() for name in (PICTURE, ".readout")
+    )
     assert readout["y"] >= picture["y"] + picture["height"]
     page.keyboard.press("Escape")
     assert figure.locator(".readout").is_hidden()
@@ -92,10 +107,16 @@ def test_both_themes_and_no_scripts(page, report, open_page):
     for name in ("Light", "Dark"):
         page.get_by_role("button", name=name, exact=True).click()
         seen[name] = page.evaluate(ground), page.evaluate(picture)
-    assert all(light != dark for light, dark in zip(seen["Light"], seen["Dark"], strict=True))
+    assert all(
+        light != dark for light, dark in zip(seen["Light"], seen["Dark"], strict=True)
+    )
     page.get_by_role("button", name="Auto", exact=True).click()
     assert open_page(report, color_scheme="dark").evaluate(ground) == seen["Dark"][0]
-    assert open_page(report, java_script_enabled=False).locator(f"{PICTURE} img").is_visible()
+    assert (
+        open_page(report, java_script_enabled=False)
+        .locator(f"{PICTURE} img")
+        .is_visible()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -103,12 +124,19 @@ def items_page(tmp_path_factory, open_page):
     question = f"Who, 🦊, {MARKUP} wrote <b>Emma</b> & co?"
     words = [[question.index("<b>"), question.index("</b>")]]
     findings = with_texts(
-        make_items(n=60)[0], 7, question=question, question_words=words, model_answer=MARKUP, item_id=f"a/b {MARKUP}"
+        make_items(n=60)[0],
+        7,
+        question=question,
+        question_words=words,
+        model_answer=MARKUP,
+        item_id=f"a/b {MARKUP}",
     )
     return open_page(write_run(findings, tmp_path_factory.mktemp("items")))
 
 
-def test_items_sort_filter_and_open_and_the_view_is_in_the_address(items_page, open_page):
+def test_items_sort_filter_and_open_and_the_view_is_in_the_address(
+    items_page, open_page
+):
     page = items_page
     table = page.locator("table.items")
     table.get_by_role("button", name="score, %").click()
@@ -142,7 +170,9 @@ def test_other_peoples_text_stays_text(items_page):
     assert page.title() != "run"
 
 
-def test_a_script_that_is_not_the_pages_own_cannot_run(report, tmp_path, open_page, complaints):
+def test_a_script_that_is_not_the_pages_own_cannot_run(
+    report, tmp_path, open_page, complaints
+):
     page = report.read_text(encoding="utf-8")
     smuggled = page.replace("</main>", f"{MARKUP.replace('src=x', 'src=data:')}</main>")
     (tmp_path / "report.html").write_text(smuggled, encoding="utf-8")

@@ -22,9 +22,16 @@ def test_check_cut_and_compare(open_served: OpenServed) -> None:
     page = open_served()
     assert page.locator("#examples button").count() == 3
     check(page, "What is the capital of Peru?", "Lima")
-    assert page.locator(".headline").inner_text() in ("Probably true", "Perhaps true", "Probably not true")
+    assert page.locator(".headline").inner_text() in (
+        "Probably true",
+        "Perhaps true",
+        "Probably not true",
+    )
     assert "% likely to be true" in page.locator(".probability").inner_text()
-    assert "Of 40 answers that got 50–60 % in testing, 61 % were true." in page.locator(".verdict").inner_text()
+    assert (
+        "Of 40 answers that got 50–60 % in testing, 61 % were true."
+        in page.locator(".verdict").inner_text()
+    )
     assert page.locator(".cuttable.key").all_inner_texts() == ["capital", "Peru"]
     first = page.locator("#reading").inner_text()
     assert "Without the key words it gives" in first
@@ -33,8 +40,13 @@ def test_check_cut_and_compare(open_served: OpenServed) -> None:
     page.locator(".cuttable.key").first.click()
     page.locator("#reading", has_text="Without “capital”").wait_for()
     page.locator(".cuttable", has_text="What").click()  # a set that was not run yet
-    page.locator("#reading", has_text="Without “What” and “capital” it gives").wait_for()
-    assert page.locator(".cuttable[aria-pressed=true]").all_inner_texts() == ["What", "capital"]
+    page.locator(
+        "#reading", has_text="Without “What” and “capital” it gives"
+    ).wait_for()
+    assert page.locator(".cuttable[aria-pressed=true]").all_inner_texts() == [
+        "What",
+        "capital",
+    ]
     page.click("#compare")
     page.fill("#answer-1", "Cusco")
     page.keyboard.press("Enter")
@@ -42,11 +54,16 @@ def test_check_cut_and_compare(open_served: OpenServed) -> None:
     assert page.locator(".verdict").count() == 2
 
 
-def test_words_have_the_colour_of_the_text_that_they_stand_in(open_served: OpenServed) -> None:
+def test_words_have_the_colour_of_the_text_that_they_stand_in(
+    open_served: OpenServed,
+) -> None:
     page = open_served()
     page.fill("#passage", "Ann Lee was its founder.")
     check(page, "Who founded Veltra?", "Veltra, by Ann Lee and Bob")
-    assert " the passage: without the passage it would be" in page.locator(".verdict").inner_text()
+    assert (
+        " the passage: without the passage it would be"
+        in page.locator(".verdict").inner_text()
+    )
     passage, question, answer = page.locator("#source-texts dd").all()
     assert passage.locator("mark.passage").all_inner_texts() == ["Ann", "Lee"]
     assert question.locator("mark.question").all_inner_texts() == ["Veltra"]
@@ -74,7 +91,9 @@ def test_ask_with_the_keyboard_alone(open_served: OpenServed) -> None:
             break
     assert page.evaluate("document.activeElement.className").startswith("cuttable")
     page.keyboard.press("Space")
-    assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+    assert (
+        page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+    )
 
 
 def test_hostile_text_is_text(open_served: OpenServed) -> None:
@@ -88,19 +107,27 @@ def test_hostile_text_is_text(open_served: OpenServed) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.fill("#question", "W" * 30_000)
     page.click("#go")
-    page.locator("#state", has_text="The text").wait_for()  # too long, and the page says so
+    page.locator(
+        "#state", has_text="The text"
+    ).wait_for()  # too long, and the page says so
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
 def test_everybody_can_read_it(open_served: OpenServed) -> None:
-    page = open_served(viewport={"width": 360, "height": 800}, color_scheme="dark", bypass_csp=True)
+    page = open_served(
+        viewport={"width": 360, "height": 800}, color_scheme="dark", bypass_csp=True
+    )
     page.fill("#passage", "Lima has been the capital of Peru since 1535.")
     check(page, "What is the capital of Peru?", "Lima", "Cusco")
     page.locator(".cuttable.key").first.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.evaluate(PALE)["pale"] == []
     found = Axe().run(page).response["violations"]
-    told = [f"{one['id']}: {node['html'][:160]}; {node['failureSummary']}" for one in found for node in one["nodes"]]
+    told = [
+        f"{one['id']}: {node['html'][:160]}; {node['failureSummary']}"
+        for one in found
+        for node in one["nodes"]
+    ]
     assert told == []
     page.set_viewport_size({"width": 1200, "height": 800})
     page.emulate_media(color_scheme="light")
@@ -109,7 +136,9 @@ def test_everybody_can_read_it(open_served: OpenServed) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 1200
 
 
-def test_a_key_is_asked_for_only_where_the_server_wants_one(open_served: OpenServed, served: Running) -> None:
+def test_a_key_is_asked_for_only_where_the_server_wants_one(
+    open_served: OpenServed, served: Running
+) -> None:
     assert open_served().locator("#key-form").is_hidden()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(served.server.keys, "_hashes", Keys((KEY,))._hashes)

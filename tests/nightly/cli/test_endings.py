@@ -39,7 +39,9 @@ def _interruptible() -> Iterator[None]:
 
 def program(code: str, **more: object) -> subprocess.Popen[str]:
     order = [sys.executable, "-c", textwrap.dedent(code)]
-    return subprocess.Popen(order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)  # type: ignore[call-overload]
+    return subprocess.Popen(
+        order, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
+    )  # type: ignore[call-overload]
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -48,7 +50,9 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, told
 
 
-@pytest.mark.parametrize(("name", "times"), [("SIGINT", 1), ("SIGINT", 30), ("SIGTERM", 3), ("SIGHUP", 2)])
+@pytest.mark.parametrize(
+    ("name", "times"), [("SIGINT", 1), ("SIGINT", 30), ("SIGTERM", 3), ("SIGHUP", 2)]
+)
 def test_every_signal_ends_calmly_however_often_it_comes(name: str, times: int) -> None:
     process = program(WORKING.format(ending=0.2))
     assert process.stderr is not None
@@ -88,19 +92,28 @@ def test_using_the_package_changes_no_handler() -> None:
     assert ended(program(code)) == (0, "")
 
 
-def command(redirected: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def command(
+    redirected: str, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """The command behind a shell's redirections."""
     line = f'exec "$0" -m anchorscope "$@" {redirected}'
     order = ["bash", "-c", line, sys.executable, *arguments]
     return subprocess.run(
-        order, capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **environment}
+        order,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
     )
 
 
 def test_a_result_that_cannot_be_written_is_one_line_and_exit_code_2() -> None:
     done = command(">/dev/full", "--version")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: The result could not be written to standard output (")
+    assert done.stderr.startswith(
+        "error: The result could not be written to standard output ("
+    )
     assert done.stderr.count("\n") == 1
 
 
@@ -108,7 +121,9 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     read, write = os.pipe()
     os.close(read)
     order = [sys.executable, "-m", "anchorscope", "--version"]
-    done = subprocess.run(order, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        order, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=120
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 

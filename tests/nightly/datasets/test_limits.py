@@ -18,8 +18,15 @@ NOTED = [ROW | {"note": f"{i} " + "x" * 1000} for i in range(9)]
 def test_bad_rows_are_all_counted_and_the_first_ones_kept(tmp_path: Path) -> None:
     path = write(tmp_path, json_lines([ROW]) + b"{}\n" * 2500 + json_lines([ROW]))
     whole = read(path, "skip")
-    assert (whole.reading.rows, whole.reading.bad, len(whole.reading.bad_rows)) == (2502, 2500, 1000)
-    assert choose_questions(open_dataset(DatasetSpec("mine", path), "skip"), None, 0).bad == 2500
+    assert (whole.reading.rows, whole.reading.bad, len(whole.reading.bad_rows)) == (
+        2502,
+        2500,
+        1000,
+    )
+    assert (
+        choose_questions(open_dataset(DatasetSpec("mine", path), "skip"), None, 0).bad
+        == 2500
+    )
 
 
 def test_a_row_over_many_lines_has_a_limit_too(tmp_path: Path) -> None:
@@ -46,5 +53,8 @@ def test_the_bytes_of_a_file_have_a_limit_that_can_be_lifted(
 ) -> None:
     path = write(tmp_path, content, packed=packed)
     monkeypatch.setattr(files, "MOST_BYTES", 2000)
-    assert "GB, unpacked. If the file is what you mean, allow it with --large-files." in refusal(path)
+    assert (
+        "GB, unpacked. If the file is what you mean, allow it with --large-files."
+        in refusal(path)
+    )
     assert list(open_dataset(DatasetSpec("mine", path), "skip", large=True))

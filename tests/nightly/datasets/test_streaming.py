@@ -36,7 +36,10 @@ print(asked.read, asked.bad, asked.repeated, len(asked.questions), peak() - befo
 
 
 def rows(count: int) -> Iterator[dict[str, str]]:
-    return ({"question": f"Who is {index}?", "answers": f"Name {index}", "note": PADDING} for index in range(count))
+    return (
+        {"question": f"Who is {index}?", "answers": f"Name {index}", "note": PADDING}
+        for index in range(count)
+    )
 
 
 def write_lines(path: Path, count: int) -> None:
@@ -51,15 +54,25 @@ def write_csv(path: Path, count: int) -> None:
 
 
 @pytest.mark.parametrize("make", [write_lines, write_csv])
-def test_a_large_file_is_sampled_in_little_memory(tmp_path: Path, make: Callable[[Path, int], None]) -> None:
+def test_a_large_file_is_sampled_in_little_memory(
+    tmp_path: Path, make: Callable[[Path, int], None]
+) -> None:
     """In a process of its own, whose largest size tells. A row leaves two numbers of 64 bits behind, in sets."""
     count = 6000
     make(tmp_path / "few", 100)
     make(tmp_path / "many", count)
     assert (tmp_path / "many").stat().st_size > len(PADDING) * count
     environment = os.environ | {"PYTHONPATH": str(SOURCE), "POLARS_MAX_THREADS": "1"}
-    command = [sys.executable, "-c", MEASURE, str(tmp_path / "few"), str(tmp_path / "many")]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    command = [
+        sys.executable,
+        "-c",
+        MEASURE,
+        str(tmp_path / "few"),
+        str(tmp_path / "many"),
+    ]
+    ran = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    )
     *counts, kilobytes = map(int, ran.stdout.split())
     assert counts == [count, 0, 0, 50]
     assert kilobytes < 12 * 1024

@@ -14,7 +14,11 @@ from detector_cases import PAIRS, trained_on
 def test_what_memory_did_not_hold_once_is_not_tried_again(
     tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    detector, run, refused = Detector(trained_on(tiny_llama), tiny_llama, 2048), Worker.run, []
+    detector, run, refused = (
+        Detector(trained_on(tiny_llama), tiny_llama, 2048),
+        Worker.run,
+        [],
+    )
     wanted = [one.log_odds for one in detector.score_many(PAIRS)]
     assert detector.session.planner.batch_tokens == 2048
 
@@ -25,9 +29,13 @@ def test_what_memory_did_not_hold_once_is_not_tried_again(
         return run(worker, shard, progress)
 
     monkeypatch.setattr(Worker, "run", small)
-    assert [one.log_odds for one in detector.score_many(PAIRS)] == pytest.approx(wanted, abs=1e-4)
+    assert [one.log_odds for one in detector.score_many(PAIRS)] == pytest.approx(
+        wanted, abs=1e-4
+    )
     assert refused
     assert detector.session.planner.batch_tokens < 2048
     refused.clear()
-    assert [one.log_odds for one in detector.score_many(PAIRS)] == pytest.approx(wanted, abs=1e-4)
+    assert [one.log_odds for one in detector.score_many(PAIRS)] == pytest.approx(
+        wanted, abs=1e-4
+    )
     assert not refused

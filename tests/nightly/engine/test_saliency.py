@@ -13,7 +13,13 @@ from torch import Tensor
 
 from anchorscope.engine.batching import memory_facts, plan_batches
 from anchorscope.engine.forward import NO_PREFIX
-from anchorscope.engine.saliency import ALL, Loss, Saliency, refuse_no_gradient, saliency
+from anchorscope.engine.saliency import (
+    ALL,
+    Loss,
+    Saliency,
+    refuse_no_gradient,
+    saliency,
+)
 from anchorscope.engine.sequences import SITES, TokenSequence
 from anchorscope.errors import InterventionNotApplied, UserError
 from anchorscope.models.language_model import LanguageModel
@@ -36,15 +42,23 @@ def probe(item: int) -> Tensor:
 
 def probe_loss(states: Tensor, item: int) -> Tensor:
     """Cross-entropy of one item's own probe, from states [position, site, layer, d_model]."""
-    return torch.nn.functional.softplus(-(states[PLACE, item % len(SITES), TOPS[item]].float() @ probe(item)) / 4)
+    return torch.nn.functional.softplus(
+        -(states[PLACE, item % len(SITES), TOPS[item]].float() @ probe(item)) / 4
+    )
 
 
 def losses(batch: list[int], states: Tensor) -> Tensor:
-    return torch.stack([probe_loss(one, item) for item, one in zip(batch, states, strict=True)])
+    return torch.stack(
+        [probe_loss(one, item) for item, one in zip(batch, states, strict=True)]
+    )
 
 
 def salient(
-    lm: LanguageModel, items: list[TokenSequence], shared: bool = True, tokens: int = 10_000, **others: Any
+    lm: LanguageModel,
+    items: list[TokenSequence],
+    shared: bool = True,
+    tokens: int = 10_000,
+    **others: Any,
 ) -> Saliency:
     prefix = shared_prefix(lm) if shared else NO_PREFIX
     batches = plan_batches([len(item.ids) - prefix.length for item in items], tokens)
@@ -66,7 +80,9 @@ def reference(model: Any, item: TokenSequence, index: int) -> NDArray[np.float32
 
     with weighed(other, keep):
         states = watch(other, item.ids, gradients=True)[list(item.read_at)]
-    gradients = torch.autograd.grad(probe_loss(states, index), list(kept.values()), allow_unused=True)
+    gradients = torch.autograd.grad(
+        probe_loss(states, index), list(kept.values()), allow_unused=True
+    )
     for (layer, weights), gradient in zip(kept.items(), gradients, strict=True):
         if gradient is None:
             continue
@@ -77,11 +93,15 @@ def reference(model: Any, item: TokenSequence, index: int) -> NDArray[np.float32
 
 
 def assert_close(found: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5 * float(np.abs(wanted).max()))
+    np.testing.assert_allclose(
+        found, wanted, rtol=1e-3, atol=1e-5 * float(np.abs(wanted).max())
+    )
 
 
 @pytest.mark.every_family
-def test_saliency_is_that_of_torchs_eager_gradients(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+def test_saliency_is_that_of_torchs_eager_gradients(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
     found = salient(tiny, items)
     assert found.sets == ("exact", "shared", "none", ALL)
     assert found.values.shape == (len(items), 4, 4, 4)
@@ -90,13 +110,17 @@ def test_saliency_is_that_of_torchs_eager_gradients(tiny: LanguageModel, items: 
         assert_close(found.values[index], reference(tiny.model, item, index))
 
 
-def test_neither_prefix_nor_batches_matter(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+def test_neither_prefix_nor_batches_matter(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
     wanted = salient(tiny, items).values
     for shared, tokens in ((False, 10_000), (False, 20), (True, 45)):
         assert_close(salient(tiny, items, shared, tokens).values, wanted)
 
 
-def test_nothing_is_held_after_a_batch(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+def test_nothing_is_held_after_a_batch(
+    tiny_llama: LanguageModel, items: list[TokenSequence]
+) -> None:
     # A graph that waits for the garbage collector would fill a GPU within a few batches.
     seen: list[weakref.ref[Tensor]] = []
     alive: list[int] = []
@@ -116,7 +140,9 @@ def test_nothing_is_held_after_a_batch(tiny_llama: LanguageModel, items: list[To
 
 
 @pytest.mark.every_family
-def test_what_is_kept_for_gradients_is_within_the_plan(tiny: LanguageModel, items: list[TokenSequence]) -> None:
+def test_what_is_kept_for_gradients_is_within_the_plan(
+    tiny: LanguageModel, items: list[TokenSequence]
+) -> None:
     kept: dict[int, Any] = {}
     weights = {one.untyped_storage().data_ptr() for one in tiny.model.parameters()}
 
@@ -131,21 +157,37 @@ def test_what_is_kept_for_gradients_is_within_the_plan(tiny: LanguageModel, item
         loss: Loss = lambda batch, states: states[:, -1, 0, 3].sum(dim=-1)  # noqa: E731
         saliency(tiny, equal, shared_prefix(tiny), {}, loss, [3] * 4, [range(4)])
     n_own = len(items[2].ids) - len(SHARED)
-    per_token = sum(storage.nbytes() for storage in kept.values()) / (4 * n_own) / tiny.n_layers
-    assert 0.3 < per_token / memory_facts(tiny).bytes_kept_per_token(n_own, len(items[2].ids)) < 1.05
+    per_token = (
+        sum(storage.nbytes() for storage in kept.values()) / (4 * n_own) / tiny.n_layers
+    )
+    assert (
+        0.3
+        < per_token / memory_facts(tiny).bytes_kept_per_token(n_own, len(items[2].ids))
+        < 1.05
+    )
 
 
-@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")  # torch, once, on processors without bfloat16
+@pytest.mark.filterwarnings(
+    "ignore:mkldnn_matmul failed"
+)  # torch, once, on processors without bfloat16
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_low_precision_is_near(tiny_llama: LanguageModel, items: list[TokenSequence], dtype: torch.dtype) -> None:
+def test_low_precision_is_near(
+    tiny_llama: LanguageModel, items: list[TokenSequence], dtype: torch.dtype
+) -> None:
     low = wrap(copy.deepcopy(tiny_llama.model).to(dtype), tiny_llama.tokenizer)
-    found, exact = (salient(lm, items).values.sum(axis=(2, 3)) for lm in (low, tiny_llama))
+    found, exact = (
+        salient(lm, items).values.sum(axis=(2, 3)) for lm in (low, tiny_llama)
+    )
     np.testing.assert_allclose(found, exact, rtol=0.2, atol=0.02 * float(exact.max()))
 
 
-def test_a_loss_that_no_attention_reaches_is_refused(tiny_llama: LanguageModel, items: list[TokenSequence]) -> None:
+def test_a_loss_that_no_attention_reaches_is_refused(
+    tiny_llama: LanguageModel, items: list[TokenSequence]
+) -> None:
     flat: Loss = lambda batch, states: states[:, 0, 0, 0].sum(dim=-1) * 0  # noqa: E731
-    with pytest.raises(InterventionNotApplied, match="no attention weight of any item has a gradient"):
+    with pytest.raises(
+        InterventionNotApplied, match="no attention weight of any item has a gradient"
+    ):
         salient(tiny_llama, items, loss=flat)
 
 
@@ -154,4 +196,6 @@ def test_gradients_without_numbers_are_refused(
     tiny_llama: LanguageModel, items: list[TokenSequence], bad: float
 ) -> None:
     with pytest.raises(UserError, match="NaN or infinity in float32"):
-        salient(tiny_llama, items, loss=lambda batch, states: losses(batch, states) * bad)
+        salient(
+            tiny_llama, items, loss=lambda batch, states: losses(batch, states) * bad
+        )

@@ -25,7 +25,11 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def largest(work: Any) -> int:
     """Tokens of the largest batch that could be divided."""
     lengths = work.lengths(N_LAYERS)
-    return max(max(lengths[item] for item in batch) * len(batch) for batch in work.batches if len(batch) > 1)
+    return max(
+        max(lengths[item] for item in batch) * len(batch)
+        for batch in work.batches
+        if len(batch) > 1
+    )
 
 
 def run_out_after(monkeypatch: pytest.MonkeyPatch, number: int) -> list[int]:
@@ -58,11 +62,20 @@ def test_whichever_batch_ran_out_the_bits_are_those_of_a_pass_with_half_the_toke
             many, told = ManyWorkers(sensitive), []
             with pytest.MonkeyPatch.context() as patch:
                 seen = run_out_after(patch, number)
-                found = case.bits(many if divides else LocalExecutor(lambda: sensitive, told.append), work)
+                found = case.bits(
+                    many if divides else LocalExecutor(lambda: sensitive, told.append),
+                    work,
+                )
             assert found == wanted
-            assert (many.told or told) == ([] if isinstance(work, SaliencyPass) else [half])
-            assert seen[: number + 1] == [len(batch) for batch in work.batches[: number + 1]]
-            assert seen[number + 1 :] == [len(batch) for batch in again.batches]  # all of them, from the beginning
+            assert (many.told or told) == (
+                [] if isinstance(work, SaliencyPass) else [half]
+            )
+            assert seen[: number + 1] == [
+                len(batch) for batch in work.batches[: number + 1]
+            ]
+            assert seen[number + 1 :] == [
+                len(batch) for batch in again.batches
+            ]  # all of them, from the beginning
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 7])
@@ -72,10 +85,14 @@ def test_memory_that_runs_out_inside_a_batch_leaves_nothing_of_it_behind(
     """Before, within or after the first variant of a batch, when some of its items have been received."""
     case = CASES["states"]
     work = case.plan(sensitive, case.tokens)
-    wanted = case.bits(LocalExecutor(lambda: sensitive), case.plan(sensitive, largest(work) // 2))
+    wanted = case.bits(
+        LocalExecutor(lambda: sensitive), case.plan(sensitive, largest(work) // 2)
+    )
     score, calls, told = Scorer.score, [], []
 
-    def short_of_memory(self: Scorer, items: list[int], states: torch.Tensor) -> torch.Tensor:
+    def short_of_memory(
+        self: Scorer, items: list[int], states: torch.Tensor
+    ) -> torch.Tensor:
         calls.append(len(items))
         if len(calls) == at:
             raise torch.OutOfMemoryError
@@ -87,27 +104,46 @@ def test_memory_that_runs_out_inside_a_batch_leaves_nothing_of_it_behind(
     assert calls[at] < calls[0]
 
 
-def test_tokens_are_halved_until_they_fit_and_nothing_larger_is_tried_again(sensitive: LanguageModel) -> None:
+def test_tokens_are_halved_until_they_fit_and_nothing_larger_is_tried_again(
+    sensitive: LanguageModel,
+) -> None:
     small, seen = with_little_memory(sensitive, 30)
-    work = replace(planner_of(sensitive, 160).states("clean", short_sequences(), PREFIX), keep=(((0, 2),),))
+    work = replace(
+        planner_of(sensitive, 160).states("clean", short_sequences(), PREFIX),
+        keep=(((0, 2),),),
+    )
     told: list[int] = []
     many = ManyWorkers(small)
-    for executor, heard in ((LocalExecutor(lambda: small, told.append), told), (many, many.told)):
+    for executor, heard in (
+        (LocalExecutor(lambda: small, told.append), told),
+        (many, many.told),
+    ):
         seen.clear()
         found = run_states(executor, work, Silent())
         assert len(heard) > 1
         assert heard == sorted(set(heard), reverse=True)
         assert heard[-1] <= 30 < max(seen)
-        again = planner_of(sensitive, heard[-1]).states("clean", short_sequences(), PREFIX)
-        whole = run_states(LocalExecutor(lambda: sensitive), replace(again, keep=work.keep), Silent())
+        again = planner_of(sensitive, heard[-1]).states(
+            "clean", short_sequences(), PREFIX
+        )
+        whole = run_states(
+            LocalExecutor(lambda: sensitive), replace(again, keep=work.keep), Silent()
+        )
         assert bits(found) == bits(whole)
         last = max(index for index, tokens in enumerate(seen) if tokens > 30)
-        assert len([tokens for tokens in seen[last + 1 :] if tokens > len(PREFIX)]) == len(again.batches)
+        assert len(
+            [tokens for tokens in seen[last + 1 :] if tokens > len(PREFIX)]
+        ) == len(again.batches)
 
 
-def test_a_sequence_that_does_not_fit_alone_is_refused(sensitive: LanguageModel) -> None:
+def test_a_sequence_that_does_not_fit_alone_is_refused(
+    sensitive: LanguageModel,
+) -> None:
     small, _ = with_little_memory(sensitive, 6)
     work = planner_of(sensitive, 40).states("clean", short_sequences(), PREFIX)
     for executor in (ManyWorkers(small), LocalExecutor(lambda: small)):
-        with pytest.raises(UserError, match=r"Memory does not suffice for a single item of [78] tokens; choose a smal"):
+        with pytest.raises(
+            UserError,
+            match=r"Memory does not suffice for a single item of [78] tokens; choose a smal",
+        ):
             run_states(executor, work, Silent())

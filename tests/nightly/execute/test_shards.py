@@ -32,10 +32,17 @@ def is_refused(edges: EdgeCounts) -> bool:
     return False
 
 
-def direct_cuts(lm: LanguageModel, keys: Sequence[int], layers: range | None = None) -> StatesPass:
+def direct_cuts(
+    lm: LanguageModel, keys: Sequence[int], layers: range | None = None
+) -> StatesPass:
     """Items of 30 tokens, the answer from 27 on, each with its cut of direct edges, and a batch of its own."""
-    sequences = [TokenSequence(tuple(range(item, item + 30)), 27, (29,)) for item in range(len(keys))]
-    variant = Variant({item: Cut((key,), "direct") for item, key in enumerate(keys)}, layers)
+    sequences = [
+        TokenSequence(tuple(range(item, item + 30)), 27, (29,))
+        for item in range(len(keys))
+    ]
+    variant = Variant(
+        {item: Cut((key,), "direct") for item, key in enumerate(keys)}, layers
+    )
     work = planner_of(lm, 30).states("direct", sequences, (), [variant])
     assert len(work.batches) == len(keys)
     return work
@@ -45,11 +52,15 @@ FAR, NEAR = 5, 25
 """Keys that a window of six hides from the answer, or does not."""
 
 
-def test_an_untouched_item_is_noticed_however_many_others_were_touched(short_sighted: LanguageModel) -> None:
+def test_an_untouched_item_is_noticed_however_many_others_were_touched(
+    short_sighted: LanguageModel,
+) -> None:
     work = direct_cuts(short_sighted, [NEAR, NEAR + 1, FAR, NEAR], range(2, 4))
     worker = Worker(short_sighted)
     fine = [not is_refused(run_part(worker, shard).edges) for shard in work.shards()]
     assert fine == [True, True, False, True]
     for executor in (ManyWorkers(short_sighted), LocalExecutor(lambda: short_sighted)):
-        with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
+        with pytest.raises(
+            UserError, match="takes no attention edge from it in any layer"
+        ):
             run_states(executor, work, Silent())

@@ -12,7 +12,14 @@ import torch
 from accelerated import Accelerated
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.evidence.tables import evidence_tables
-from anchorscope.evidence_parts.parts import BEFORE, CUT, EvidenceItems, held_out_scores, solve_control, solve_parts
+from anchorscope.evidence_parts.parts import (
+    BEFORE,
+    CUT,
+    EvidenceItems,
+    held_out_scores,
+    solve_control,
+    solve_parts,
+)
 from anchorscope.evidence_parts.principal import principal_states
 from anchorscope.execute.executor import Solver, fit_device
 from anchorscope.execute.numerics import NumericsClass
@@ -61,9 +68,16 @@ def test_only_a_device_that_this_machine_has_not_is_asked_of_workers(
 def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any, ...]]]:
     draw = np.random.default_rng(1)
     labels, groups = np.arange(ITEMS) % 2 == 0, np.arange(ITEMS) // 2
-    clean, cut = (torch.tensor(draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None]).to(dtype) for _ in "ab")
+    clean, cut = (
+        torch.tensor(draw.normal(size=(2, LAYERS, ITEMS, WIDTH)) + labels[:, None]).to(
+            dtype
+        )
+        for _ in "ab"
+    )
     splits = make_splits(labels, groups, groups % FOLDS, seed=3)
-    items = EvidenceItems(labels, groups, [None] * ITEMS, list(map(str, range(ITEMS))), 7)
+    items = EvidenceItems(
+        labels, groups, [None] * ITEMS, list(map(str, range(ITEMS))), 7
+    )
     permuted = permuted_truth(splits, np.random.default_rng(2))[:5]
     sets = tuple((one,) for one in fit_probes(clean, splits, NAMES))
     made = {
@@ -72,12 +86,23 @@ def cases(dtype: torch.dtype = torch.float32) -> dict[str, tuple[Any, tuple[Any,
         permuted_areas: (cut[0], splits, np.array([1, 2]), permuted),
         score_clean: (clean[:, None], sets, splits.folds),
         principal_states: (clean[0], 4),
-        solve_parts: ({"clean": clean.float(), "knockout": cut.float(), BEFORE: cut[:1].float()}, items, 1, 0),
-        solve_control: ({"clean": clean[0].float(), CUT: cut[0].float(), BEFORE: cut[1].float()}, items, "some"),
+        solve_parts: (
+            {"clean": clean.float(), "knockout": cut.float(), BEFORE: cut[:1].float()},
+            items,
+            1,
+            0,
+        ),
+        solve_control: (
+            {"clean": clean[0].float(), CUT: cut[0].float(), BEFORE: cut[1].float()},
+            items,
+            "some",
+        ),
         held_out_scores: (clean[0].float(), items, "some"),
         evidence_tables: (make_evidence(ITEMS, LAYERS, FOLDS),),
     }
-    return {function.__name__: (function, arguments) for function, arguments in made.items()}
+    return {
+        function.__name__: (function, arguments) for function, arguments in made.items()
+    }
 
 
 FUNCTIONS = tuple(cases())
@@ -85,28 +110,37 @@ FUNCTIONS = tuple(cases())
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [(name, torch.float32) for name in FUNCTIONS] + [(name, torch.bfloat16) for name in FUNCTIONS if name not in WIDE],
+    [(name, torch.float32) for name in FUNCTIONS]
+    + [(name, torch.bfloat16) for name in FUNCTIONS if name not in WIDE],
 )
-def test_a_worker_gives_the_bits_of_one_process(tiny_llama: LanguageModel, name: str, dtype: torch.dtype) -> None:
+def test_a_worker_gives_the_bits_of_one_process(
+    tiny_llama: LanguageModel, name: str, dtype: torch.dtype
+) -> None:
     function, arguments = cases(dtype)[name]
     alone = function(*arguments, device="cpu", progress=Silent())
     here = Solver("cpu", None, Silent())(function, *arguments)
     workers = Accelerated(lambda: tiny_llama)
     there = Solver("cuda", workers, Silent())(function, *arguments)
     assert bits(alone) == bits(here) == bits(there)
-    assert [(work.function, work.device) for work in workers.asked] == [(function, "cuda")]
+    assert [(work.function, work.device) for work in workers.asked] == [
+        (function, "cuda")
+    ]
     assert type(there) is type(alone)
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 5])
-def test_chunks_that_workers_share_give_the_bits_of_one_process(tiny_llama: LanguageModel, n_workers: int) -> None:
+def test_chunks_that_workers_share_give_the_bits_of_one_process(
+    tiny_llama: LanguageModel, n_workers: int
+) -> None:
     function, arguments = cases()["fit_probes"]
     workers = Accelerated(lambda: tiny_llama)
     workers.n_workers = n_workers
     found = Solver("cuda", workers, Silent()).divided(function, *arguments)
     assert bits(found) == bits(function(*arguments, device="cpu", progress=Silent()))
     blocks = [work for work in workers.asked if work.function is search_chunks]
-    assert len(blocks) == min(2 * n_workers, 3)  # two places of three layers are three chunks
+    assert len(blocks) == min(
+        2 * n_workers, 3
+    )  # two places of three layers are three chunks
 
 
 class _Full(Accelerated):
@@ -118,6 +152,10 @@ class _Full(Accelerated):
 
 def test_memory_that_does_not_suffice_is_one_line(tiny_llama: LanguageModel) -> None:
     function, arguments = cases()["fit_probes"]
-    with pytest.raises(UserError, match=r"^Memory of a worker does not suffice for probes; .*--limit") as found:
-        Solver("cuda", _Full(lambda: tiny_llama), Silent())(function, *arguments, title="probes")
+    with pytest.raises(
+        UserError, match=r"^Memory of a worker does not suffice for probes; .*--limit"
+    ) as found:
+        Solver("cuda", _Full(lambda: tiny_llama), Silent())(
+            function, *arguments, title="probes"
+        )
     assert "\n" not in str(found.value)

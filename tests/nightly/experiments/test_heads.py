@@ -21,7 +21,9 @@ N_HEADS, LAYER = 3, 4
 def inputs() -> ExperimentInputs:
     made = make_inputs(n=200)
     measured = replace(made.measured, reference=np.tile([LAYER, LAYER, 3, 2], (3, 1)))
-    return replace(made, measured=measured, planner=replace(made.planner, n_heads=N_HEADS))
+    return replace(
+        made, measured=measured, planner=replace(made.planner, n_heads=N_HEADS)
+    )
 
 
 def run(inputs: ExperimentInputs, reads: int | None) -> Found:
@@ -29,12 +31,25 @@ def run(inputs: ExperimentInputs, reads: int | None) -> Found:
     rng = np.random.default_rng(0)
     before, after = inputs.measured.before[0], inputs.measured.after[KNOCKOUT][0]
 
-    def run_cuts(_: ExperimentInputs, cuts: Sequence[PartialCut], title: str) -> tuple[list[CutEffects], list[str]]:
-        assert {cut.layers for cut in cuts} == {range(LAYER, LAYER + 1)}, "the layer of most folds"
-        carried = [reads is not None and (cut.heads is None or reads in cut.heads) for cut in cuts]
-        logits = [after if gone else before + rng.normal(0, 0.3, before.shape) for gone in carried]
+    def run_cuts(
+        _: ExperimentInputs, cuts: Sequence[PartialCut], title: str
+    ) -> tuple[list[CutEffects], list[str]]:
+        assert {cut.layers for cut in cuts} == {range(LAYER, LAYER + 1)}, (
+            "the layer of most folds"
+        )
+        carried = [
+            reads is not None and (cut.heads is None or reads in cut.heads)
+            for cut in cuts
+        ]
+        logits = [
+            after if gone else before + rng.normal(0, 0.3, before.shape)
+            for gone in carried
+        ]
         everyone = np.arange(inputs.n)
-        return [CutEffects(inputs, cut, Scored(everyone, part)) for cut, part in zip(cuts, logits, strict=True)], []
+        return [
+            CutEffects(inputs, cut, Scored(everyone, part))
+            for cut, part in zip(cuts, logits, strict=True)
+        ], []
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(heads, "run_partial_cuts", run_cuts)
@@ -42,7 +57,10 @@ def run(inputs: ExperimentInputs, reads: int | None) -> Found:
 
 
 def test_the_head_that_reads_the_question_is_found(inputs: ExperimentInputs) -> None:
-    found = {row.variant: row for row in rows(run(inputs, 1), "delta_p_reference", group=GROUPS[0])}
+    found = {
+        row.variant: row
+        for row in rows(run(inputs, 1), "delta_p_reference", group=GROUPS[0])
+    }
     assert list(found) == ["head 0", "head 1", "head 2", ALL_HEADS]
     for variant, row in found.items():
         if variant in ("head 1", ALL_HEADS):
@@ -56,5 +74,8 @@ def test_the_head_that_reads_the_question_is_found(inputs: ExperimentInputs) -> 
 
 def test_no_head_is_found_where_none_reads(inputs: ExperimentInputs) -> None:
     found = rows(run(inputs, None), "delta_p_reference")
-    assert np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in found]) > 0.7
+    assert (
+        np.mean([row.estimate.ci_low <= 0 <= row.estimate.ci_high for row in found])
+        > 0.7
+    )
     assert min(row.q_value for row in found if row.q_value is not None) > 1e-3

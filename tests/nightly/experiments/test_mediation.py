@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from anchorscope.experiments.experiment import ExperimentInputs
-from anchorscope.experiments.mediation import EXPERIMENT, OPPOSITE, OTHER, SAME, Pair, analyse, draw_pairs, plan_patches
+from anchorscope.experiments.mediation import (
+    EXPERIMENT,
+    OPPOSITE,
+    OTHER,
+    SAME,
+    Pair,
+    analyse,
+    draw_pairs,
+    plan_patches,
+)
 from anchorscope.experiments.partial_cuts import Scored
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
@@ -16,7 +25,9 @@ from partial_cuts_synthetic import tiny_inputs, tiny_items
 
 def with_relations(items: list[Item], number: int = 3) -> list[Item]:
     return [
-        replace(one, question=replace(one.question, relation=f"relation {index % number}"))
+        replace(
+            one, question=replace(one.question, relation=f"relation {index % number}")
+        )
         for index, one in enumerate(items)
     ]
 
@@ -26,13 +37,21 @@ def tiny_world(tiny_llama: LanguageModel) -> ExperimentInputs:
     items = with_relations(tiny_items(gap=3))
     # Some questions have fewer exact tokens: such items are paired among themselves.
     items = [
-        replace(one, tokens=replace(one.located, question_tokens=one.located.question_tokens[: 3 + index % 2]))
+        replace(
+            one,
+            tokens=replace(
+                one.located,
+                question_tokens=one.located.question_tokens[: 3 + index % 2],
+            ),
+        )
         for index, one in enumerate(items)
     ]
     return tiny_inputs(tiny_llama, items)
 
 
-def test_pairs_are_alike_in_all_but_truth_and_nobody_is_in_two(tiny_world: ExperimentInputs) -> None:
+def test_pairs_are_alike_in_all_but_truth_and_nobody_is_in_two(
+    tiny_world: ExperimentInputs,
+) -> None:
     pairs = draw_pairs(tiny_world)
     place, items = tiny_world.measured, tiny_world.used_items
     members = [item for pair in pairs for item in pair]
@@ -79,11 +98,20 @@ def test_items_without_a_relation_are_in_no_pair(tiny_llama: LanguageModel) -> N
     assert found.missing[0].startswith("0 pairs of a true and a false answer")
 
 
-PLANTED = {(OPPOSITE, 0): 0.8, (OPPOSITE, 1): 0.5, (OPPOSITE, 2): 0.0, (SAME, 0): 0.1, (SAME, 1): 0.1, (OTHER, 0): 0.0}
+PLANTED = {
+    (OPPOSITE, 0): 0.8,
+    (OPPOSITE, 1): 0.5,
+    (OPPOSITE, 2): 0.0,
+    (SAME, 0): 0.1,
+    (SAME, 1): 0.1,
+    (OTHER, 0): 0.0,
+}
 """Which share of its pair's gap each target moves."""
 
 
-def planted(inputs: ExperimentInputs, pairs: list[Pair], both_ways: bool = True) -> dict[tuple[str, int], Scored]:
+def planted(
+    inputs: ExperimentInputs, pairs: list[Pair], both_ways: bool = True
+) -> dict[tuple[str, int], Scored]:
     rng, place = np.random.default_rng(0), inputs.measured
     before = place.before[0]
     own = before[inputs.reference, np.arange(inputs.n)]
@@ -101,23 +129,37 @@ def planted(inputs: ExperimentInputs, pairs: list[Pair], both_ways: bool = True)
 @pytest.fixture(scope="module")
 def inputs() -> ExperimentInputs:
     made = make_inputs(n=200)
-    return replace(made, measured=replace(made.measured, reference=np.full_like(made.measured.reference, 4)))
+    return replace(
+        made,
+        measured=replace(
+            made.measured, reference=np.full_like(made.measured.reference, 4)
+        ),
+    )
 
 
 def pairs_of(inputs: ExperimentInputs) -> list[Pair]:
-    true, false = (np.flatnonzero(inputs.measured.labels == truth).tolist() for truth in (True, False))
+    true, false = (
+        np.flatnonzero(inputs.measured.labels == truth).tolist()
+        for truth in (True, False)
+    )
     return list(zip(true, false[::-1], strict=False))
 
 
 @pytest.mark.parametrize("both_ways", [True, False])
-def test_planted_shares_are_found_in_their_directions(inputs: ExperimentInputs, both_ways: bool) -> None:
+def test_planted_shares_are_found_in_their_directions(
+    inputs: ExperimentInputs, both_ways: bool
+) -> None:
     pairs = pairs_of(inputs)
     found = analyse(inputs, pairs, planted(inputs, pairs, both_ways))
     for quantity, there in (("necessity", True), ("sufficiency", both_ways)):
         for (kind, layer), share in PLANTED.items():
             row = only(found, quantity, variant=kind, layer=layer)
             assert row.estimate.value == pytest.approx(share * there, abs=0.01)
-            assert row.estimate.ci_low - 0.01 <= row.estimate.value <= row.estimate.ci_high + 0.01
+            assert (
+                row.estimate.ci_low - 0.01
+                <= row.estimate.value
+                <= row.estimate.ci_high + 0.01
+            )
             assert row.estimate.n == len(pairs)
         gap = only(found, f"{quantity}_difference", against=SAME, layer=0)
         assert gap.estimate.value == pytest.approx(0.7 * there, abs=0.01)
@@ -125,7 +167,12 @@ def test_planted_shares_are_found_in_their_directions(inputs: ExperimentInputs, 
 
 
 def test_a_probe_below_the_patch_does_not_count(inputs: ExperimentInputs) -> None:
-    low = replace(inputs, measured=replace(inputs.measured, reference=np.full_like(inputs.measured.reference, 1)))
+    low = replace(
+        inputs,
+        measured=replace(
+            inputs.measured, reference=np.full_like(inputs.measured.reference, 1)
+        ),
+    )
     pairs = pairs_of(low)
     found = analyse(low, pairs, planted(low, pairs))
     assert {row.layer for row in rows(found, "necessity")} == {0, 1}

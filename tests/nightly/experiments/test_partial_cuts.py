@@ -27,16 +27,24 @@ def inputs(tiny_llama: LanguageModel) -> ExperimentInputs:
     return tiny_inputs(tiny_llama)
 
 
-def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(inputs: ExperimentInputs) -> None:
+def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(
+    inputs: ExperimentInputs,
+) -> None:
     outcomes, missing = run_partial_cuts(inputs, CUTS, "layers")
     assert [one.cut for one in outcomes] == CUTS
     assert not missing
     clean = inputs.measured.before[0]
-    assert outcomes[0].scored.logits == pytest.approx(inputs.measured.after[KNOCKOUT][0], abs=1e-4)
+    assert outcomes[0].scored.logits == pytest.approx(
+        inputs.measured.after[KNOCKOUT][0], abs=1e-4
+    )
     for one in outcomes:
         assert one.items.tolist() == list(range(N))
-        assert one.scored.logits[: one.cut.first] == pytest.approx(clean[: one.cut.first], abs=1e-4)
-        assert (np.abs(one.scored.logits - clean)[one.cut.first] > 1e-4).mean() > 0.95, one.cut.variant
+        assert one.scored.logits[: one.cut.first] == pytest.approx(
+            clean[: one.cut.first], abs=1e-4
+        )
+        assert (
+            np.abs(one.scored.logits - clean)[one.cut.first] > 1e-4
+        ).mean() > 0.95, one.cut.variant
 
 
 @given(
@@ -45,30 +53,49 @@ def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(inp
     window=st.integers(1, 12),
     answer_start=st.integers(1, 12),
 )
-def test_what_a_window_hides_is_what_the_masks_hide(keys: set[int], edges: str, window: int, answer_start: int) -> None:
+def test_what_a_window_hides_is_what_the_masks_hide(
+    keys: set[int], edges: str, window: int, answer_start: int
+) -> None:
     n = 13
     cut = Cut(tuple(sorted(keys)), edges)
     queries = torch.arange(n)[None]
-    lost = CutRows.of([cut], [answer_start], n, 4, torch.device("cpu")).removed(queries) & visible(queries, n, window)
+    lost = CutRows.of([cut], [answer_start], n, 4, torch.device("cpu")).removed(
+        queries
+    ) & visible(queries, n, window)
     sequence = TokenSequence(tuple(range(n)), answer_start, (n - 1,))
     assert cut.takes_edges(sequence, window) == bool(lost.any())
 
 
-def test_layers_that_cannot_see_the_question_are_named_and_not_run(short_sighted: LanguageModel) -> None:
+def test_layers_that_cannot_see_the_question_are_named_and_not_run(
+    short_sighted: LanguageModel,
+) -> None:
     inputs = tiny_inputs(short_sighted, tiny_items(gap=12), edges="direct")
     outcomes, missing = run_partial_cuts(inputs, CUTS, "layers")
-    assert [(one.cut.variant, one.cut.first) for one in outcomes] == [("single", 0), ("single", 1)]
+    assert [(one.cut.variant, one.cut.first) for one in outcomes] == [
+        ("single", 0),
+        ("single", 1),
+    ]
     (line,) = missing
-    hidden = ("all from layer 0", "single from layer 2", "single from layer 3", "window 2 from layer 1", "head 1 from")
+    hidden = (
+        "all from layer 0",
+        "single from layer 2",
+        "single from layer 3",
+        "window 2 from layer 1",
+        "head 1 from",
+    )
     assert all(f"{cut}" in line for cut in hidden)
     assert line.endswith("choose --edges all")
 
 
-def test_items_whose_question_is_hidden_do_not_count(short_sighted: LanguageModel) -> None:
+def test_items_whose_question_is_hidden_do_not_count(
+    short_sighted: LanguageModel,
+) -> None:
     inputs = tiny_inputs(short_sighted, tiny_items(), edges="direct")
     outcomes, (line,) = run_partial_cuts(inputs, CUTS, "layers")
     n_run = {(one.cut.variant, one.cut.first): len(one.items) for one in outcomes}
-    assert n_run["single", 0] == n_run["all", 0] == n_run["window 2", 1] == N  # another layer sees the question
+    assert (
+        n_run["single", 0] == n_run["all", 0] == n_run["window 2", 1] == N
+    )  # another layer sees the question
     assert 0 < n_run["single", 2] == n_run["single", 3] < N
     assert f"single from layer 2 ({n_run['single', 2]} of {N} items)" in line
     assert all(np.isfinite(one.scored.logits).all() for one in outcomes)

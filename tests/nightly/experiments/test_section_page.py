@@ -35,8 +35,12 @@ def only(findings, *experiments, interventions=()):
     kept = pl.col("intervention").is_in(["knockout", "random", "none", *interventions])
     return replace(
         findings,
-        experiments=findings.experiments.filter(pl.col("experiment").is_in(experiments)),
-        experiment_items=findings.experiment_items.filter(pl.col("experiment").is_in(experiments)),
+        experiments=findings.experiments.filter(
+            pl.col("experiment").is_in(experiments)
+        ),
+        experiment_items=findings.experiment_items.filter(
+            pl.col("experiment").is_in(experiments)
+        ),
         curves=findings.curves.filter(kept),
         summary=findings.summary.filter(kept | pl.col("intervention").is_null()),
         unavailable=findings.unavailable.clear(),
@@ -56,20 +60,31 @@ def test_tables_are_whole(sections):
         assert len(section.tables) == 1
         for _, table in section.tables:
             assert all(len(row) == len(table.head) for row in table.rows), section.slug
-            assert all(isinstance(cell, str) and cell for row in table.rows for cell in row), section.slug
-            assert not any("nan" in cell.lower() for row in table.rows for cell in row), section.slug
+            assert all(
+                isinstance(cell, str) and cell for row in table.rows for cell in row
+            ), section.slug
+            assert not any(
+                "nan" in cell.lower() for row in table.rows for cell in row
+            ), section.slug
 
 
 def test_answers_go_by_the_numbers(sections):
     for section in sections[:-1]:
         verdict, number = VERDICTS[section.slug]
-        assert (section.verdict, number in section.answer) == (verdict, True), (section.slug, section.answer)
+        assert (section.verdict, number in section.answer) == (verdict, True), (
+            section.slug,
+            section.answer,
+        )
         assert section.answer.count("PopQA") == section.answer.count("TriviaQA") == 1
 
 
 def test_the_docs_say_what_every_answer_means():
     root = DOCS
-    told = (root / "evidence" / "README.md").read_text(encoding="utf-8").split("✓ means", 1)[1]
+    told = (
+        (root / "evidence" / "README.md")
+        .read_text(encoding="utf-8")
+        .split("✓ means", 1)[1]
+    )
     for spec in catalogued_sections():
         assert f"`{spec.slug}`" in told or spec.title.lower() in told, spec.slug
         page, _, heading = (spec.docs or EXPERIMENTS[spec.slug].docs).partition("#")
@@ -78,14 +93,23 @@ def test_the_docs_say_what_every_answer_means():
 
 def test_an_answer_needs_every_dataset_and_its_interval(further):
     def answered(experiments):
-        (section,) = experiment_sections(replace(only(further, "wordings"), experiments=experiments))
+        (section,) = experiment_sections(
+            replace(only(further, "wordings"), experiments=experiments)
+        )
         return section.verdict, section.answer
 
     rows = only(further, "wordings").experiments
     high = pl.when(pl.col("dataset") == "popqa").then(0.4).otherwise(0.0)
-    raised = rows.with_columns(pl.col(name) + high for name in ("value", "ci_low", "ci_high"))
-    assert answered(raised)[0] == "no"  # of one dataset it holds, of the other it does not
-    assert answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0] == "inconclusive"
+    raised = rows.with_columns(
+        pl.col(name) + high for name in ("value", "ci_low", "ci_high")
+    )
+    assert (
+        answered(raised)[0] == "no"
+    )  # of one dataset it holds, of the other it does not
+    assert (
+        answered(rows.with_columns(ci_low=pl.lit(None, pl.Float64)))[0]
+        == "inconclusive"
+    )
     verdict, answer = answered(rows.with_columns(n=pl.lit(2, pl.Int64)))
     assert verdict == "inconclusive"
     assert "PopQA: 0.45, n = 2" in answer  # so few have no interval
@@ -97,7 +121,9 @@ def test_an_answer_needs_every_dataset_and_its_interval(further):
 def test_a_reason_cannot_bring_markup(tmp_path):
     findings = make_further(("atlas",))
     bad = "<script>x</script> [a](https://b.invalid) | c"
-    findings = replace(findings, unavailable=findings.unavailable.with_columns(reason=pl.lit(bad)))
+    findings = replace(
+        findings, unavailable=findings.unavailable.with_columns(reason=pl.lit(bad))
+    )
     write_page_of(findings, tmp_path)
     assert "<script>x" not in (tmp_path / "report.html").read_text(encoding="utf-8")
     text = (tmp_path / "report.md").read_text(encoding="utf-8")

@@ -24,14 +24,23 @@ N, LAYERS, WIDTH, SIGNAL = 160, 4, 12, 3.0
 LABELS, ASKS = planted(N)
 
 
-def with_template(inputs: ExperimentInputs, lm: LanguageModel, template: Template) -> ExperimentInputs:
+def with_template(
+    inputs: ExperimentInputs, lm: LanguageModel, template: Template
+) -> ExperimentInputs:
     writer = Writer(lm.tokenizer, template)
     return replace(inputs, setting=replace(inputs.setting, writer=lambda: writer))
 
 
 @pytest.fixture(scope="module")
 def inputs(tiny_llama: LanguageModel) -> ExperimentInputs:
-    made = make_inputs(n=N, n_layers=LAYERS, width=WIDTH, resamples=60, truth_signal=SIGNAL, after_cut=0.0)
+    made = make_inputs(
+        n=N,
+        n_layers=LAYERS,
+        width=WIDTH,
+        resamples=60,
+        truth_signal=SIGNAL,
+        after_cut=0.0,
+    )
     items = []
     for index, item in enumerate(made.items):
         subject = f"Land{index}"
@@ -44,8 +53,16 @@ def inputs(tiny_llama: LanguageModel) -> ExperimentInputs:
             question=text,
             property_words=("capital",),
         )
-        ids = tuple(tiny_llama.tokenizer(f" City{index}", add_special_tokens=False)["input_ids"])
-        items.append(replace(item, question=question, answer=replace(item.answer, text=f"City{index}", ids=ids)))
+        ids = tuple(
+            tiny_llama.tokenizer(f" City{index}", add_special_tokens=False)["input_ids"]
+        )
+        items.append(
+            replace(
+                item,
+                question=question,
+                answer=replace(item.answer, text=f"City{index}", ids=ids),
+            )
+        )
     return with_template(replace(made, items=items), tiny_llama, FEW_SHOT_TEMPLATE)
 
 
@@ -56,7 +73,11 @@ class Model:
         self.stays, self.ran = stays, []
 
     def __call__(
-        self, inputs: ExperimentInputs, items: Sequence[Item], title: str, cuts: Sequence[Intervention]
+        self,
+        inputs: ExperimentInputs,
+        items: Sequence[Item],
+        title: str,
+        cuts: Sequence[Intervention],
     ) -> SuppliedStates:
         assert tuple(cuts) == (KNOCKOUT,)
         self.ran.append(list(items))
@@ -68,7 +89,9 @@ class Model:
         truth = SIGNAL * np.where(LABELS[at], 1.0, -1.0)
         states[:, :, 0] += truth
         cut[:, :, 0] += np.where(asks, 0.0, truth)
-        clean, without = (torch.as_tensor(one, dtype=torch.float32) for one in (states, cut))
+        clean, without = (
+            torch.as_tensor(one, dtype=torch.float32) for one in (states, cut)
+        )
         return SuppliedStates(clean, clean, {"knockout": without}, ((),) * len(at))
 
 
@@ -84,24 +107,41 @@ def steady(inputs: ExperimentInputs) -> tuple[Found, Model]:
     return run(inputs, model), model
 
 
-def test_what_belongs_to_the_items_is_reliable_and_found(steady: tuple[Found, Model]) -> None:
+def test_what_belongs_to_the_items_is_reliable_and_found(
+    steady: tuple[Found, Model],
+) -> None:
     found, _ = steady
     assert [row.truth for row in rows(found, "reliability")] == ["all", "true", "false"]
     for row in rows(found, "reliability"):
         assert row.estimate.value > 0.5, row.truth
         assert row.estimate.ci_low <= row.estimate.value <= row.estimate.ci_high
-    (share,) = [values for values in found.values if values.quantity == "lost" and values.variant is None]
-    assert share.values[ASKS[share.items]].mean() > share.values[~ASKS[share.items]].mean() + 0.2
-    assert {values.variant for values in found.values if values.quantity == "lost"} == {None, EVEN, ODD}
+    (share,) = [
+        values
+        for values in found.values
+        if values.quantity == "lost" and values.variant is None
+    ]
+    assert (
+        share.values[ASKS[share.items]].mean()
+        > share.values[~ASKS[share.items]].mean() + 0.2
+    )
+    assert {values.variant for values in found.values if values.quantity == "lost"} == {
+        None,
+        EVEN,
+        ODD,
+    }
 
 
 def test_what_every_wording_draws_anew_is_not(inputs: ExperimentInputs) -> None:
     found = run(inputs, Model(stays=False))
     for truth in ("true", "false"):
-        assert only(found, "reliability", truth=truth).estimate.value < 0.5, truth  # a correlation below a third
+        assert only(found, "reliability", truth=truth).estimate.value < 0.5, (
+            truth
+        )  # a correlation below a third
 
 
-def test_words_and_examples_change_and_answers_do_not(inputs: ExperimentInputs, steady: tuple[Found, Model]) -> None:
+def test_words_and_examples_change_and_answers_do_not(
+    inputs: ExperimentInputs, steady: tuple[Found, Model]
+) -> None:
     _, model = steady
     tokenizer = inputs.setting.writer().tokenizer
     assert len(model.ran) == 7
@@ -109,28 +149,55 @@ def test_words_and_examples_change_and_answers_do_not(inputs: ExperimentInputs, 
     assert len({text.rpartition("Question: ")[2] for text in texts}) == 7
     for number, (items, text) in enumerate(zip(model.ran, texts, strict=True), 1):
         examples = EXAMPLE_SETS[number % len(EXAMPLE_SETS)]
-        assert text.startswith(f"Question: {examples[0].question}\nAnswer: {examples[0].answer}\n")
+        assert text.startswith(
+            f"Question: {examples[0].question}\nAnswer: {examples[0].answer}\n"
+        )
         for item in items[:5]:
             (own,) = [one for one in inputs.used_items if one.item_id == item.item_id]
             assert item.located.input_ids[item.located.answer_start :] == own.answer.ids
             assert item.label == own.label
-            words = "".join(tokenizer.decode([item.located.input_ids[at]]) for at in item.located.question_tokens)
-            assert sorted((words.find("capital"), words.lower().find(own.question.subject.lower())))[0] == 0
+            words = "".join(
+                tokenizer.decode([item.located.input_ids[at]])
+                for at in item.located.question_tokens
+            )
+            assert (
+                sorted(
+                    (
+                        words.find("capital"),
+                        words.lower().find(own.question.subject.lower()),
+                    )
+                )[0]
+                == 0
+            )
             assert len(words) == len("capital") + len(own.question.subject)
 
 
-def test_without_our_sentences_only_the_examples_differ_and_it_is_told(inputs: ExperimentInputs) -> None:
-    items = [replace(one, question=replace(one.question, dataset="mine")) for one in inputs.items]
+def test_without_our_sentences_only_the_examples_differ_and_it_is_told(
+    inputs: ExperimentInputs,
+) -> None:
+    items = [
+        replace(one, question=replace(one.question, dataset="mine"))
+        for one in inputs.items
+    ]
     model = Model(stays=True)
     found = run(replace(inputs, items=items), model)
-    assert only(found, "wordings").estimate.value == len(EXAMPLE_SETS) == 1 + len(model.ran)
-    assert any("the 4 wordings differ in the prompt's examples only" in one for one in found.missing)
+    assert (
+        only(found, "wordings").estimate.value
+        == len(EXAMPLE_SETS)
+        == 1 + len(model.ran)
+    )
+    assert any(
+        "the 4 wordings differ in the prompt's examples only" in one
+        for one in found.missing
+    )
 
 
 def test_items_about_an_examples_subject_are_left_out(inputs: ExperimentInputs) -> None:
     first = inputs.items[0]
     text = "Which city is the capital of Portugal?"
-    about = replace(first, question=replace(first.question, subject="Portugal", question=text))
+    about = replace(
+        first, question=replace(first.question, subject="Portugal", question=text)
+    )
     model = Model(stays=True)
     run(replace(inputs, items=[about, *inputs.items[1:]]), model)
     assert first.item_id not in {item.item_id for item in model.ran[0]}

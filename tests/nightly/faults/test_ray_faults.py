@@ -20,7 +20,13 @@ from anchorscope.errors import Incomplete, MemoryRanOut, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.execute.choose import choose
 from anchorscope.execute.executor import LocalExecutor
-from anchorscope.execute.ray_executor import RayExecutor, RayWorker, WorkerJob, import_ray, pack
+from anchorscope.execute.ray_executor import (
+    RayExecutor,
+    RayWorker,
+    WorkerJob,
+    import_ray,
+    pack,
+)
 from anchorscope.execute.run_passes import merge_states, placed, run_states
 from anchorscope.execute.worker import Worker
 from anchorscope.models.loading import load
@@ -45,7 +51,9 @@ def cluster() -> Iterator[Any]:
         from ray.cluster_utils import Cluster
 
         node = {"num_cpus": 1, "object_store_memory": STORE}
-        made = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        made = Cluster(
+            initialize_head=True, head_node_args={**node, "include_dashboard": False}
+        )
         try:
             made.second = made.add_node(**node)
             yield made
@@ -66,7 +74,9 @@ class Crew:
         self.told: list[str] = []
         self.work = small_pass(lm, N)
         self.right = bits(run_states(LocalExecutor(lambda: lm), self.work, Silent()))
-        self.executor = RayExecutor(choose(f"ray:{address}", 2), WorkerJob(model, threads=1), self.told.append)
+        self.executor = RayExecutor(
+            choose(f"ray:{address}", 2), WorkerJob(model, threads=1), self.told.append
+        )
         self.executor.folder = folder
 
     @property
@@ -78,11 +88,20 @@ class Crew:
         shards = self.executor.divide(self.work)
         assert len(shards) > N // 2
         parts = self.executor.map(shards, StrikeAfter(after, strike))
-        return bits(merge_states([placed(shard.items, part) for shard, part in zip(shards, parts, strict=True)]))
+        return bits(
+            merge_states(
+                [
+                    placed(shard.items, part)
+                    for shard, part in zip(shards, parts, strict=True)
+                ]
+            )
+        )
 
 
 @pytest.fixture
-def crew(cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Crew]:
+def crew(
+    cluster: Any, model: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Crew]:
     monkeypatch.setattr(ray_executor, "OVERDUE", (2.0, 2.0))
     monkeypatch.setattr(ray_executor, "PATIENCE", 150.0)
     made = Crew(cluster.address, model, tmp_path / "states")
@@ -94,7 +113,9 @@ def test_an_object_store_that_is_full_changes_nothing(crew: Crew) -> None:
     crew.executor.describe()
     import ray
 
-    held = [ray.put(np.ones(2**20)) for _ in range(2 * STORE // 2**23)]  # twice what there is room for: Ray spills
+    held = [
+        ray.put(np.ones(2**20)) for _ in range(2 * STORE // 2**23)
+    ]  # twice what there is room for: Ray spills
     assert crew.run() == crew.right
     assert len(held) > 10
 
@@ -102,7 +123,10 @@ def test_an_object_store_that_is_full_changes_nothing(crew: Crew) -> None:
 def test_a_folder_that_a_worker_does_not_find_is_one_line(crew: Crew) -> None:
     shards = crew.executor.divide(crew.work)
     crew.executor.forget_states()
-    with pytest.raises(UserError, match=r"^A worker does not find .*; put the run folder where every machine") as error:
+    with pytest.raises(
+        UserError,
+        match=r"^A worker does not find .*; put the run folder where every machine",
+    ) as error:
         crew.executor.map(shards, Silent())
     assert "\n" not in str(error.value)
 
@@ -112,7 +136,10 @@ def test_a_worker_that_is_killed_starts_again(crew: Crew) -> None:
     first = crew.pids[0]
     assert crew.run(lambda: os.kill(first, signal.SIGKILL)) == crew.right
     assert crew.run() == crew.right
-    assert any("was lost and started again" in line or "has not answered" in line for line in crew.told)
+    assert any(
+        "was lost and started again" in line or "has not answered" in line
+        for line in crew.told
+    )
 
 
 def test_a_worker_that_hangs_holds_nothing_up(crew: Crew) -> None:
@@ -126,11 +153,14 @@ def test_a_worker_that_hangs_holds_nothing_up(crew: Crew) -> None:
         os.kill(first, signal.SIGCONT)
 
 
-def test_a_worker_that_dies_every_time_ends_the_run_with_one_line(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_every_time_ends_the_run_with_one_line(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ray_executor, "RESTARTS", 0)
     crew.executor.describe()
     with pytest.raises(
-        Incomplete, match=r"No worker is left.* run the same command|workers were lost with the same shard"
+        Incomplete,
+        match=r"No worker is left.* run the same command|workers were lost with the same shard",
     ) as error:
         crew.run(lambda: [os.kill(pid, signal.SIGKILL) for pid in crew.pids] and None)
     assert "\n" not in str(error.value)
@@ -138,7 +168,10 @@ def test_a_worker_that_dies_every_time_ends_the_run_with_one_line(crew: Crew, mo
 
 def test_a_node_that_is_lost_holds_nothing_up(crew: Crew, cluster: Any) -> None:
     crew.executor.describe()
-    assert crew.run(lambda: cluster.remove_node(cluster.second, allow_graceful=False)) == crew.right
+    assert (
+        crew.run(lambda: cluster.remove_node(cluster.second, allow_graceful=False))
+        == crew.right
+    )
     assert crew.run() == crew.right, "with half of the capacity"
     cluster.second = cluster.add_node(num_cpus=1)
     assert crew.run() == crew.right
@@ -146,13 +179,19 @@ def test_a_node_that_is_lost_holds_nothing_up(crew: Crew, cluster: Any) -> None:
 
 def test_a_cluster_with_another_token_is_not_joined(cluster: Any) -> None:
     text = (
-        "import sys; from anchorscope.execute.ray_executor import *; join(import_ray(sys.argv[1]), sys.argv[1], None)"
+        "import sys; from anchorscope.execute.ray_executor import *; "
+        "join(import_ray(sys.argv[1]), sys.argv[1], None)"
     )
     wrong = {**os.environ, "RAY_AUTH_TOKEN": "another" * 8, "PYTHONPATH": str(SOURCES)}
     command = [sys.executable, "-c", text, cluster.address]
-    done = subprocess.run(command, env=wrong, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(
+        command, env=wrong, capture_output=True, text=True, check=False, timeout=100
+    )
     assert done.returncode
-    assert f"UserError: The Ray cluster at '{cluster.address}' cannot be joined" in done.stderr
+    assert (
+        f"UserError: The Ray cluster at '{cluster.address}' cannot be joined"
+        in done.stderr
+    )
 
 
 def test_a_port_where_nothing_listens_is_one_line() -> None:
@@ -200,8 +239,13 @@ def marked(mark: str, but: tuple[str, ...] = ()) -> list[str]:
     lines = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            if process.name.isdecimal() and mark.encode() in (process / "environ").read_bytes():
-                lines.append((process / "cmdline").read_bytes().decode().replace("\0", " "))
+            if (
+                process.name.isdecimal()
+                and mark.encode() in (process / "environ").read_bytes()
+            ):
+                lines.append(
+                    (process / "cmdline").read_bytes().decode().replace("\0", " ")
+                )
     return [line for line in lines if line and not line.startswith(but)]
 
 
@@ -213,22 +257,44 @@ def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 @pytest.mark.timeout(900)  # two starts of Ray, on a busy machine
-def test_a_driver_that_is_killed_leaves_nothing_and_resumes(small_run: SmallRun, tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_leaves_nothing_and_resumes(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     needs.ray()
     mark, again, out = uuid.uuid4().hex, uuid.uuid4().hex, tmp_path / "run"
     recipe = small_run.recipe.model_copy(update={"threads": 1}).model_dump_json()
     (tmp_path / "driver.py").write_text(DRIVER)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    environment |= {"PYTHONPATH": os.pathsep.join([str(SOURCES), str(SUPPORT)]), "OMP_NUM_THREADS": "1", "MARK": mark}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("RAY_")
+    }
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([str(SOURCES), str(SUPPORT)]),
+        "OMP_NUM_THREADS": "1",
+        "MARK": mark,
+    }
     command = [sys.executable, str(tmp_path / "driver.py"), recipe, str(out)]
     shared_memory = set(os.listdir("/dev/shm"))
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as driver:
-        assert wait_until(lambda: any(out.glob("work/states-*/*")), 240), "states are on their way"
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as driver:
+        assert wait_until(lambda: any(out.glob("work/states-*/*")), 240), (
+            "states are on their way"
+        )
         assert len(marked(mark)) > 3, "the driver, Ray and its workers"
         driver.kill()
-    assert wait_until(lambda: not marked(mark, AGENTS), 30), "workers end with their driver"
-    subprocess.run(command, env={**environment, "MARK": again}, check=True, capture_output=True, timeout=300)
+    assert wait_until(lambda: not marked(mark, AGENTS), 30), (
+        "workers end with their driver"
+    )
+    subprocess.run(
+        command,
+        env={**environment, "MARK": again},
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
     assert tables_of(out) == small_run.tables
     assert not list(out.glob("work/states-*"))
-    assert wait_until(lambda: not marked(mark) and not marked(again), 120), "and so does Ray"
+    assert wait_until(lambda: not marked(mark) and not marked(again), 120), (
+        "and so does Ray"
+    )
     assert wait_until(lambda: set(os.listdir("/dev/shm")) <= shared_memory, 60)

@@ -18,8 +18,18 @@ from repo import ROOT
 
 def test_no_hostile_case_gets_through() -> None:
     command = [sys.executable, str(ROOT / "tools" / "hostile.py")]
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}  # the libraries' own, as for every user
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=900, check=False)
+    environment = {
+        **os.environ,
+        "PYTHONWARNINGS": "ignore",
+    }  # the libraries' own, as for every user
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=900,
+        check=False,
+    )
     cases = sum(count for _, count in GENERATORS.values())
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     assert done.stdout.splitlines()[-1] == f"{cases} cases, every command; 0 failed"
@@ -75,7 +85,9 @@ def call_network() -> None:
         (call_network, "tried: network"),
     ],
 )
-def test_the_judge_sees(command: Callable[[], None], fault: str, tmp_path: Path) -> None:
+def test_the_judge_sees(
+    command: Callable[[], None], fault: str, tmp_path: Path
+) -> None:
     case = Case(tmp_path / "case", outs=["user/out"], seconds=2)
     case.user.mkdir(parents=True)
     (case.user / "mine.txt").write_text("mine")

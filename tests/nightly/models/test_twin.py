@@ -21,7 +21,10 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
 from tiny_models import byte_tokenizer, tiny_model
 
-ITEMS = [TokenSequence((256, *range(40, 60), seed), answer_start=18, read_at=(15, 20, 21)) for seed in range(3)]
+ITEMS = [
+    TokenSequence((256, *range(40, 60), seed), answer_start=18, read_at=(15, 20, 21))
+    for seed in range(3)
+]
 WAYS = [CLEAN, Variant({item: Cut((8, 9, 10)) for item in range(len(ITEMS))})]
 IDS = torch.tensor([ITEMS[0].ids])
 
@@ -32,7 +35,12 @@ def passes(lm: LanguageModel, meanwhile: Callable[[], None] = lambda: None) -> T
 
     def receive(variant: int, batch: list[int], states: Tensor) -> None:
         meanwhile()
-        found.update({(variant, item): one.clone() for item, one in zip(batch, states, strict=True)})
+        found.update(
+            {
+                (variant, item): one.clone()
+                for item, one in zip(batch, states, strict=True)
+            }
+        )
 
     capture(lm, ITEMS, NO_PREFIX, [[0, 1, 2]], receive, WAYS)
     return torch.stack([found[key] for key in sorted(found)])
@@ -40,7 +48,9 @@ def passes(lm: LanguageModel, meanwhile: Callable[[], None] = lambda: None) -> T
 
 def is_moved(module: Any) -> Any:
     """A block as accelerate leaves it: its forward is replaced, and the new one holds on to the block itself."""
-    return add_hook_to_module(module, AlignDevicesHook(execution_device="cpu", io_same_device=True))
+    return add_hook_to_module(
+        module, AlignDevicesHook(execution_device="cpu", io_same_device=True)
+    )
 
 
 def with_hooks(model: Any) -> Any:
@@ -51,7 +61,10 @@ def with_hooks(model: Any) -> Any:
 
 
 def with_adapter(model: Any) -> Any:
-    return get_peft_model(model, LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False))
+    return get_peft_model(
+        model,
+        LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False),
+    )
 
 
 def dispatched(model: Any) -> Any:
@@ -64,7 +77,9 @@ KINDS: dict[str, Callable[[], Any]] = {
     "eager": lambda: tiny_model("llama", attn_implementation="eager"),
     "sdpa": lambda: tiny_model("gemma2"),
     "training": lambda: tiny_model("gpt2").train(),
-    "growing": lambda: tiny_model("llama", max_position_embeddings=16, rope_parameters=GROWING),
+    "growing": lambda: tiny_model(
+        "llama", max_position_embeddings=16, rope_parameters=GROWING
+    ),
     "tied": lambda: tiny_model("llama", tie_word_embeddings=True),
     "hooks": lambda: with_hooks(tiny_model("llama")),
     "dispatched": lambda: dispatched(tiny_model("llama")),
@@ -86,12 +101,33 @@ def logits(model: Any) -> Tensor:
 def everything(model: Any) -> list[Any]:
     """All that could be changed in a model, by value where it can be, else by identity."""
     plain = (bool, int, float, str, type(None))
-    told: list[Any] = [model.config.to_json_string(use_diff=False), model.config._attn_implementation]
+    told: list[Any] = [
+        model.config.to_json_string(use_diff=False),
+        model.config._attn_implementation,
+    ]
     for name, module in model.named_modules():
-        held = {key: value if isinstance(value, plain) else id(value) for key, value in vars(module).items()}
-        hooks = [len(value) for key, value in sorted(vars(module).items()) if key.endswith("_hooks")]
-        told.append((name, id(module), held, hooks, [id(one) for one in module._modules.values()]))
-    told += [(id(one), one.requires_grad, one._version, one.grad is None) for one in model.parameters()]
+        held = {
+            key: value if isinstance(value, plain) else id(value)
+            for key, value in vars(module).items()
+        }
+        hooks = [
+            len(value)
+            for key, value in sorted(vars(module).items())
+            if key.endswith("_hooks")
+        ]
+        told.append(
+            (
+                name,
+                id(module),
+                held,
+                hooks,
+                [id(one) for one in module._modules.values()],
+            )
+        )
+    told += [
+        (id(one), one.requires_grad, one._version, one.grad is None)
+        for one in model.parameters()
+    ]
     return [*told, *((id(one), one._version) for one in model.buffers())]
 
 
@@ -109,7 +145,15 @@ def test_nothing_is_written_to_the_users_model(model: Any) -> None:
     passes(lm, look)
     compute_prefix(lm, ITEMS[0].ids[:5])
     keys, tops = {"first": [(8,)] * 3}, [lm.n_layers - 1] * 3
-    saliency(lm, ITEMS, NO_PREFIX, keys, lambda batch, states: states[:, -1, 2, -1].pow(2).sum(-1), tops, [[0, 1, 2]])
+    saliency(
+        lm,
+        ITEMS,
+        NO_PREFIX,
+        keys,
+        lambda batch, states: states[:, -1, 2, -1].pow(2).sum(-1),
+        tops,
+        [[0, 1, 2]],
+    )
     lm.fingerprint()
     assert torch.equal(logits(model), before)
     assert everything(model) == kept
@@ -125,7 +169,9 @@ def test_a_pass_that_is_interrupted_leaves_no_trace(model: Any) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         passes(lm, stop)
-    hook = getattr(lm.layers[2], lm.family.mlp).register_forward_pre_hook(stop)  # in the middle of a block
+    hook = getattr(lm.layers[2], lm.family.mlp).register_forward_pre_hook(
+        stop
+    )  # in the middle of a block
     with pytest.raises(KeyboardInterrupt):
         passes(lm)
     hook.remove()
@@ -154,7 +200,9 @@ def test_many_threads_give_what_one_gives(kind: str) -> None:
 def test_a_model_in_training_is_run_without_dropout() -> None:
     model = tiny_model("gpt2", resid_pdrop=0.5, attn_pdrop=0.5, embd_pdrop=0.5)
     calm = passes(wrap(copy.deepcopy(model), byte_tokenizer()))
-    torch.testing.assert_close(passes(wrap(model.train(), byte_tokenizer())), calm, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        passes(wrap(model.train(), byte_tokenizer())), calm, rtol=1e-5, atol=1e-5
+    )
     assert model.training
     assert all(module.training for module in model.modules())
 
@@ -166,7 +214,9 @@ def test_weights_that_change_later_are_seen() -> None:
     with torch.no_grad():
         model.model.layers[1].mlp.up_proj.weight[0] += 1  # trained on
     trained = passes(lm)
-    model.model.layers[2].mlp.up_proj.weight = torch.nn.Parameter(torch.zeros(48, 32))  # replaced
+    model.model.layers[2].mlp.up_proj.weight = torch.nn.Parameter(
+        torch.zeros(48, 32)
+    )  # replaced
     replaced = passes(lm)
     assert not torch.equal(before, trained)
     assert not torch.equal(trained, replaced)
@@ -182,6 +232,10 @@ def test_a_forward_of_the_users_own_runs_on_the_twin() -> None:
         return 2 * type(self).forward(self, stream)
 
     part.forward = doubled.__get__(part)
-    lm = wrap(model, byte_tokenizer())  # the self-check compares with the model's own pass, doubled too
+    lm = wrap(
+        model, byte_tokenizer()
+    )  # the self-check compares with the model's own pass, doubled too
     assert lm.layers[0].mlp.forward.__self__ is lm.layers[0].mlp
-    assert (passes(lm) - passes(wrap(tiny_model("llama"), byte_tokenizer()))).abs().max() > 1e-3
+    assert (
+        passes(lm) - passes(wrap(tiny_model("llama"), byte_tokenizer()))
+    ).abs().max() > 1e-3

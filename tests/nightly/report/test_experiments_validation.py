@@ -4,7 +4,11 @@ import polars as pl
 
 from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.progress import Silent
-from anchorscope.validation.validate import areas_table, worlds_section, write_validation
+from anchorscope.validation.validate import (
+    areas_table,
+    worlds_section,
+    write_validation,
+)
 from report_further_synthetic import recovery
 
 
@@ -24,13 +28,29 @@ def test_the_recovery_table_has_all_true_and_false_side_by_side():
 
 def test_pages_and_figure_are_written_and_names_stay_text(tmp_path):
     facts = {"model": "planted <b>"}
-    sentences = ["Of 400 items, half were planted.", "The plain rule finds 50% of them."]
+    sentences = [
+        "Of 400 items, half were planted.",
+        "The plain rule finds 50% of them.",
+    ]
     worlds = worlds_section(pl.DataFrame(schema=WORLDS_SCHEMA), {})
-    write_validation(tmp_path, sentences, recovery(), worlds, facts, "anchorscope validate", Silent())
-    assert {path.name for path in (tmp_path / "figures").iterdir()} == {"recovery.svg", "recovery.csv"}
+    write_validation(
+        tmp_path, sentences, recovery(), worlds, facts, "anchorscope validate", Silent()
+    )
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        "recovery.svg",
+        "recovery.csv",
+    }
     for name in ("validation.html", "validation.md"):
         text = (tmp_path / name).read_text(encoding="utf-8")
-        for wanted in ("How to read it", "0.740 [0.710, 0.770]", "corrected", "anchorscope validate", *sentences):
+        for wanted in (
+            "How to read it",
+            "0.740 [0.710, 0.770]",
+            "corrected",
+            "anchorscope validate",
+            *sentences,
+        ):
             assert wanted in text
         assert "planted <b>" not in text
-    assert (tmp_path / "validation.html").read_text(encoding="utf-8").count("data:image/svg+xml;base64,") == 1
+    assert (tmp_path / "validation.html").read_text(encoding="utf-8").count(
+        "data:image/svg+xml;base64,"
+    ) == 1

@@ -8,22 +8,39 @@ import polars as pl
 import pytest
 
 from anchorscope.report import detection
-from anchorscope.report.detection import DetectionResults, detection_figures, detector_table, write_detection_report
+from anchorscope.report.detection import (
+    DetectionResults,
+    detection_figures,
+    detector_table,
+    write_detection_report,
+)
 from detection_synthetic import FOUR, TRUTH, World, write_world
 
 NAMES = ("detector_auroc", "detector_elsewhere", "detector_risk_coverage")
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
 SMALL = {
     name: TRUTH[name]
-    for name in ("confidence", "probe", "probe+confidence", "mop", "auto", "length", "mop-random-gate")
+    for name in (
+        "confidence",
+        "probe",
+        "probe+confidence",
+        "mop",
+        "auto",
+        "length",
+        "mop-random-gate",
+    )
 }
-LONGEST = SMALL | {name: TRUTH[name] for name in ("pr-attention-constant-gate", "semantic-entropy-10")}
+LONGEST = SMALL | {
+    name: TRUTH[name] for name in ("pr-attention-constant-gate", "semantic-entropy-10")
+}
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("detect")
-    context = write_world(World(datasets=("popqa", "triviaqa"), truth=SMALL, prompt="zero-shot"), folder)
+    context = write_world(
+        World(datasets=("popqa", "triviaqa"), truth=SMALL, prompt="zero-shot"), folder
+    )
     return folder, write_detection_report(folder, context)
 
 
@@ -36,7 +53,12 @@ def test_everything_that_is_told_is_written(written):
     assert sentence.startswith(f"Use {recommended} (")
     records = json.loads((folder / "observations.json").read_text(encoding="utf-8"))
     assert len({one["id"] for one in records}) == len(records) > 10
-    assert {one["verdict"] for one in records} <= {"yes", "no", "inconclusive", "not measured"}
+    assert {one["verdict"] for one in records} <= {
+        "yes",
+        "no",
+        "inconclusive",
+        "not measured",
+    }
 
 
 def test_the_page_is_one_file(written):
@@ -51,9 +73,14 @@ def test_the_table_has_the_means_over_the_datasets(written):
     table = detector_table(results)
     rows = {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows}
     assert set(rows) == set(SMALL)
-    areas = results.detectors.filter(metric="auroc", prevalence="balanced", detector="auto")
+    areas = results.detectors.filter(
+        metric="auroc", prevalence="balanced", detector="auto"
+    )
     inside = areas.filter(pl.col("train") == pl.col("test"))["value"].mean()
-    across = areas.filter(pl.col("train").is_in(["popqa", "triviaqa"]) & pl.col("test").is_in(["popqa", "triviaqa"]))
+    across = areas.filter(
+        pl.col("train").is_in(["popqa", "triviaqa"])
+        & pl.col("test").is_in(["popqa", "triviaqa"])
+    )
     outside = across.filter(pl.col("train") != pl.col("test"))["value"].mean()
     assert rows["auto"]["AUROC"].startswith(f"{inside:.3f} [")
     assert rows["auto"]["AUROC, other data"].startswith(f"{outside:.3f} [")
@@ -62,13 +89,22 @@ def test_the_table_has_the_means_over_the_datasets(written):
 
 
 def test_missing_detectors_and_intervals_leave_a_page(tmp_path):
-    world = World(datasets=("atlas", "nq"), truth={"probe": 0.8}, paired=float("nan"), width=float("nan"))
+    world = World(
+        datasets=("atlas", "nq"),
+        truth={"probe": 0.8},
+        paired=float("nan"),
+        width=float("nan"),
+    )
     context = write_world(world, tmp_path)
     for name in ("detector_curves", "controls"):
-        pl.read_csv(tmp_path / f"{name}.csv").clear().write_csv(tmp_path / f"{name}.csv")
+        pl.read_csv(tmp_path / f"{name}.csv").clear().write_csv(
+            tmp_path / f"{name}.csv"
+        )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(detection, "save_all", lambda *_: None)
-        write_detection_report(tmp_path, replace(context, bundles={}, warnings=(), left_out={}))
+        write_detection_report(
+            tmp_path, replace(context, bundles={}, warnings=(), left_out={})
+        )
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Use probe (1 extra pass per answer): AUROC 0.785;" in text
     assert "permuted labels was not run" in text
@@ -76,14 +112,20 @@ def test_missing_detectors_and_intervals_leave_a_page(tmp_path):
 
 @pytest.mark.parametrize(
     ("datasets", "truth"),
-    [(("atlas",), TRUTH), (FOUR, TRUTH), ((*FOUR, "atlas", LONG, "b", "another set of questions"), LONGEST)],
+    [
+        (("atlas",), TRUTH),
+        (FOUR, TRUTH),
+        ((*FOUR, "atlas", LONG, "b", "another set of questions"), LONGEST),
+    ],
     ids=["one", "four", "eight"],
 )
 def test_nothing_is_clipped(tmp_path, datasets, truth):
     write_world(World(datasets=datasets, truth=truth), tmp_path)
     results = DetectionResults(tmp_path)
     figures = detection_figures(results, "A-model-with-a-name-8B")
-    assert [figure.name for figure in figures] == [one for one in NAMES if len(datasets) > 1 or one != NAMES[1]]
+    assert [figure.name for figure in figures] == [
+        one for one in NAMES if len(datasets) > 1 or one != NAMES[1]
+    ]
     for chart in figures:
         figure = chart.plot()
         width, height = figure.get_size_inches()

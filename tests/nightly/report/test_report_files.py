@@ -44,7 +44,9 @@ def written(findings, tmp_path_factory) -> Path:
 def test_every_figure_has_its_numbers_beside_it(written, name):
     assert (written / "figures" / f"{name}.svg").read_bytes().startswith(b"<?xml")
     assert pl.read_csv(written / "figures" / f"{name}.csv").height > 0
-    for kind, head in {"png": b"\x89PNG", "pdf": b"%PDF"}.items() if name == "delta_p" else ():
+    for kind, head in (
+        {"png": b"\x89PNG", "pdf": b"%PDF"}.items() if name == "delta_p" else ()
+    ):
         assert (written / "figures" / f"{name}.{kind}").read_bytes().startswith(head)
 
 
@@ -52,9 +54,18 @@ def test_the_csv_is_what_is_drawn_and_what_the_page_shows(findings, written):
     saved = pl.read_csv(written / "figures" / "delta_p.csv")
     figure = delta_p_chart(findings).plot()
     (axes,) = figure.axes
-    lines = [np.asarray(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) == findings.n_layers]
-    series = [rows.sort("layer") for _, rows in saved.group_by("intervention", "dataset", "group")]
-    assert len(lines) == len(series) == 8  # two datasets × two groups, knockout and random
+    lines = [
+        np.asarray(line.get_ydata())
+        for line in axes.lines
+        if len(line.get_xdata()) == findings.n_layers
+    ]
+    series = [
+        rows.sort("layer")
+        for _, rows in saved.group_by("intervention", "dataset", "group")
+    ]
+    assert (
+        len(lines) == len(series) == 8
+    )  # two datasets × two groups, knockout and random
     page = (written / "report.html").read_text(encoding="utf-8")
     [text] = re.findall(r'id="figure-values">(.*?)</script>', page, flags=re.DOTALL)
     [panel] = json.loads(text)["delta_p"]
@@ -66,7 +77,11 @@ def test_the_csv_is_what_is_drawn_and_what_the_page_shows(findings, written):
         about = rows.row(0, named=True)
         if about["intervention"] == "knockout":
             curve = shown[f"{about['group']} ({display_name(about['dataset'])})"]
-            for key, column in {"y": "delta_p", "low": "ci_low", "high": "ci_high"}.items():
+            for key, column in {
+                "y": "delta_p",
+                "low": "ci_low",
+                "high": "ci_high",
+            }.items():
                 assert curve[key] == pytest.approx(rows[column].to_list(), rel=1e-3)
 
 
@@ -92,7 +107,9 @@ def test_a_figure_of_some_datasets_in_a_wanted_size(findings, tmp_path):
 def test_same_numbers_same_bytes(tmp_path, findings, written):
     delta_p_chart(findings).save(tmp_path)
     for kind in ("png", "svg", "pdf", "csv"):
-        first, second = (folder / "figures" / f"delta_p.{kind}" for folder in (written, tmp_path))
+        first, second = (
+            folder / "figures" / f"delta_p.{kind}" for folder in (written, tmp_path)
+        )
         assert first.read_bytes() == second.read_bytes()
 
 
@@ -108,7 +125,9 @@ def test_the_page_allows_one_script_and_it_is_ours(written):
     [script] = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
     assert script == joined_script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    [policy] = re.findall(
+        r'http-equiv="Content-Security-Policy" content="([^"]*)"', page
+    )
     assert html.unescape(policy) == (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
         f"style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
@@ -118,12 +137,19 @@ def test_the_page_allows_one_script_and_it_is_ours(written):
     assert page.count("<script") == 3
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.js")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(FOLDER.glob("*.js")), ids=lambda path: path.name
+)
 def test_scripts_build_the_page_without_markup(path):
     text = path.read_text(encoding="utf-8")
-    assert not re.search(r"(inner|outer|Adjacent)HTML|document\.write|\beval\b|new Function|DOMParser", text)
+    assert not re.search(
+        r"(inner|outer|Adjacent)HTML|document\.write|\beval\b|new Function|DOMParser",
+        text,
+    )
     assert "</script" not in text
-    assert not re.search(r"\bfetch\(|XMLHttpRequest|\bimport\b|https?://", text.replace(SVG_NAME, ""))
+    assert not re.search(
+        r"\bfetch\(|XMLHttpRequest|\bimport\b|https?://", text.replace(SVG_NAME, "")
+    )
     lines = text.splitlines()
     assert lines[0].startswith("/* "), "every file begins with its idea"
     assert len(lines) <= 300
@@ -150,14 +176,23 @@ def test_the_page_carries_this_runs_numbers(written):
         text = (written / name).read_text(encoding="utf-8")
         for wanted in ("Can I trust it?", "0.50 [", "anchorscope run"):
             assert wanted in text, (name, wanted)
-        assert "not available" not in text[: text.index("Methods</h2>" if name.endswith("html") else "## Methods")]
+        assert (
+            "not available"
+            not in text[
+                : text.index("Methods</h2>" if name.endswith("html") else "## Methods")
+            ]
+        )
         assert "nan" not in re.sub(r"base64,[^\"]*|Yang, Nan", "", text).lower().split()
     page = (written / "report.html").read_text(encoding="utf-8")
     assert "14,267" in page
 
 
-def test_the_methods_paragraph_cuts_in_the_right_direction_and_names_all_authors(findings):
-    assert "from all later tokens to the question's key words" in methods_paragraph(findings)
+def test_the_methods_paragraph_cuts_in_the_right_direction_and_names_all_authors(
+    findings,
+):
+    assert "from all later tokens to the question's key words" in methods_paragraph(
+        findings
+    )
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     authors = re.findall(r"family-names: (\w+), given-names: (\w+)", cited)
     assert len(authors) == 11

@@ -15,8 +15,16 @@ LINK = "[click](https://example.invalid) | `code` *bold*"
 
 def test_markup_stays_text(tmp_path):
     findings = make_findings(("atlas",))
-    items = findings.items.with_columns(question=pl.lit(SCRIPT + LINK), model_answer=pl.lit('"><img src=x onerror=1>'))
-    findings = replace(findings, model=SCRIPT, items=items, facts={"model": SCRIPT + LINK}, command="x </pre>" + SCRIPT)
+    items = findings.items.with_columns(
+        question=pl.lit(SCRIPT + LINK), model_answer=pl.lit('"><img src=x onerror=1>')
+    )
+    findings = replace(
+        findings,
+        model=SCRIPT,
+        items=items,
+        facts={"model": SCRIPT + LINK},
+        command="x </pre>" + SCRIPT,
+    )
     write_report(findings, read(findings), tmp_path)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert SCRIPT not in page

@@ -32,7 +32,12 @@ UNREAD = {
     )
 }
 """Steps of the half-done run that nothing reads any more: all that is made from them is there."""
-MINE = {"notes.txt": b"mine", "figures/mine.png": b"mine", "work/facts/mine.txt": b"mine", "curves.csv.bak": b"mine"}
+MINE = {
+    "notes.txt": b"mine",
+    "figures/mine.png": b"mine",
+    "work/facts/mine.txt": b"mine",
+    "curves.csv.bak": b"mine",
+}
 
 
 def flip(file: Path) -> None:
@@ -54,7 +59,9 @@ def put_dangling_link(file: Path) -> None:
 
 HARM: dict[str, Callable[[Path], object]] = {
     "flip": flip,
-    "halve": lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size // 2]),
+    "halve": lambda file: file.write_bytes(
+        file.read_bytes()[: file.stat().st_size // 2]
+    ),
     "empty": lambda file: file.write_bytes(b""),
     "remove": Path.unlink,
 }
@@ -62,7 +69,9 @@ HARM: dict[str, Callable[[Path], object]] = {
 MORE_HARM: dict[str, Callable[[Path], object]] = {
     **HARM,
     "append": lambda file: file.write_bytes(file.read_bytes() + b"\0more"),
-    "zero": lambda file: file.write_bytes(bytes(file.stat().st_size)),  # left by some file systems after a power cut
+    "zero": lambda file: file.write_bytes(
+        bytes(file.stat().st_size)
+    ),  # left by some file systems after a power cut
     "folder": put_folder,
     "link": put_dangling_link,
 }
@@ -70,11 +79,18 @@ MORE_HARM: dict[str, Callable[[Path], object]] = {
 
 def files_of_steps(out: Path) -> dict[str, list[str]]:
     """The files of every step, by the index."""
-    return {name: list(one["files"]) for name, one in json.loads((out / "index.json").read_text())["steps"].items()}
+    return {
+        name: list(one["files"])
+        for name, one in json.loads((out / "index.json").read_text())["steps"].items()
+    }
 
 
 def results_of(out: Path) -> list[str]:
-    return sorted(name for name in files_of(out) if not name.startswith("work/") and name != "index.json")
+    return sorted(
+        name
+        for name in files_of(out)
+        if not name.startswith("work/") and name != "index.json"
+    )
 
 
 @pytest.mark.parametrize("first", range(4))
@@ -84,16 +100,19 @@ def test_damaged_steps_of_a_half_done_run_are_made_again_and_reported(
     """Three or four steps at a time that are far from each other, each harmed in another way."""
     out = small_run.copy("half_done", tmp_path / "run")
     files = files_of_steps(out)
-    harmed = {step: sorted(files[step])[-1] for step in [step for step in files if step not in UNREAD][first::4]}
+    harmed = {
+        step: sorted(files[step])[-1]
+        for step in [step for step in files if step not in UNREAD][first::4]
+    }
     for file, harm in zip(harmed.values(), cycle(HARM.values()), strict=False):
         harm(out / file)
     with watching() as made:
         notes = quick(small_run.recipe, out)
     assert tables_of(out) == small_run.tables
     for step, file in harmed.items():
-        assert any(line.startswith(f"{step} is made again: {file} ") for line in notes), "\n".join(
-            [str(harmed), *notes]
-        )
+        assert any(
+            line.startswith(f"{step} is made again: {file} ") for line in notes
+        ), "\n".join([str(harmed), *notes])
         assert made.count(step) == 1
     assert set(json.loads((out / "manifest.json").read_text())["events"]) == set(notes)
 
@@ -106,15 +125,24 @@ def test_the_same_command_repairs_damaged_results_without_doing_any_step_again(
     harmed = dict(zip(results_of(out)[first::4], cycle(HARM), strict=False))
     for file, harm in harmed.items():
         HARM[harm](out / file)
-    left = {file: (out / file).read_bytes() for file, harm in harmed.items() if harm != "remove"}
+    left = {
+        file: (out / file).read_bytes()
+        for file, harm in harmed.items()
+        if harm != "remove"
+    }
     with watching() as made:
         notes = quick(small_run.recipe, out)
     assert made == []
     assert notes[0].startswith("the finished run was changed: ")
     assert tables_of(out) == small_run.tables
     open_finished(out)
-    aside = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("*.changed-1")}
-    assert aside == {f"{file}.changed-1": content for file, content in left.items()}  # the user may have changed it
+    aside = {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.glob("*.changed-1")
+    }
+    assert aside == {
+        f"{file}.changed-1": content for file, content in left.items()
+    }  # the user may have changed it
     assert quick(small_run.recipe, out) == []
 
 
@@ -130,36 +158,59 @@ def test_whatever_is_done_to_files_the_numbers_are_the_same_again(
         ways = {name: rng.choice([*MORE_HARM, "swap"]) for name in chosen}
         for name, way in ways.items():
             if way == "swap":
-                shutil.copyfile(out / rng.choice([other for other in names if other not in chosen]), out / name)
+                shutil.copyfile(
+                    out / rng.choice([other for other in names if other not in chosen]),
+                    out / name,
+                )
             else:
                 MORE_HARM[way](out / name)
-        assert {problem.file for problem in verify(out).problems} == set(chosen), (seed, ways)
+        assert {problem.file for problem in verify(out).problems} == set(chosen), (
+            seed,
+            ways,
+        )
         notes = quick(small_run.recipe, out)
         assert tables_of(out) == small_run.tables, (seed, ways)
-        unread = any(f"{step.removeprefix('facts')}-" in name for step in UNREAD for name in chosen)
-        is_read = (which == "half_done" and not unread) or any(not name.startswith("work/") for name in chosen)
+        unread = any(
+            f"{step.removeprefix('facts')}-" in name
+            for step in UNREAD
+            for name in chosen
+        )
+        is_read = (which == "half_done" and not unread) or any(
+            not name.startswith("work/") for name in chosen
+        )
         assert notes or not is_read, (seed, ways)
         open_finished(out)
         shutil.rmtree(out)
 
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])
-def test_every_damaged_file_is_named_and_no_other(which: str, small_run: SmallRun, tmp_path: Path) -> None:
+def test_every_damaged_file_is_named_and_no_other(
+    which: str, small_run: SmallRun, tmp_path: Path
+) -> None:
     """Every file in one of four ways, and those that say what the others are in all of them."""
     out = small_run.copy(which, tmp_path / "run")
     names = sorted(name for name in files_of(out) if name != "index.json")
     cases = [*zip(names, cycle(HARM), strict=False)]
-    cases += [(name, harm) for name in ("manifest.json", "recipe.toml") if name in names for harm in HARM]
+    cases += [
+        (name, harm)
+        for name in ("manifest.json", "recipe.toml")
+        if name in names
+        for harm in HARM
+    ]
     for name, harm in cases:
         whole = (out / name).read_bytes()
         HARM[harm](out / name)
         found = verify(out)
         assert [problem.file for problem in found.problems] == [name]
         with_recipe = f"anchorscope run {out}/recipe.toml --out {out}"
-        without = f"anchorscope run --out {out}, with the options that the run was made with"
+        without = (
+            f"anchorscope run --out {out}, with the options that the run was made with"
+        )
         assert found.commands == (without if name == "recipe.toml" else with_recipe,)
         if which == "finished" and not name.startswith("work/"):
-            with pytest.raises(UserError, match=rf"damaged: {name}|not a finished run.*") as refused:
+            with pytest.raises(
+                UserError, match=rf"damaged: {name}|not a finished run.*"
+            ) as refused:
                 open_finished(out)
             assert name in str(refused.value)
             assert "\n" not in str(refused.value)
@@ -174,7 +225,10 @@ def test_commands_that_read_a_damaged_run_end_with_one_line(
 ) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     HARM[harm](out / name)
-    for arguments in (("show", out), ("compare", out, small_run.finished, "--out", tmp_path / "c")):
+    for arguments in (
+        ("show", out),
+        ("compare", out, small_run.finished, "--out", tmp_path / "c"),
+    ):
         result = invoke(*arguments)
         assert (result.exit_code, result.stdout) == (2, "")
         (line,) = result.stderr.splitlines()
@@ -184,14 +238,22 @@ def test_commands_that_read_a_damaged_run_end_with_one_line(
 
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])
-def test_a_whole_run_is_whole_and_the_users_files_are_counted(which: str, small_run: SmallRun, tmp_path: Path) -> None:
+def test_a_whole_run_is_whole_and_the_users_files_are_counted(
+    which: str, small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy(which, tmp_path / "run")
-    listed = {name: content for name, content in files_of(out).items() if name != "index.json"}
+    listed = {
+        name: content for name, content in files_of(out).items() if name != "index.json"
+    }
     for name, content in MINE.items():
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_bytes(content)
     found = verify(out)
-    assert (found.whole, found.kind, found.finished) == (True, "run", which == "finished")
+    assert (found.whole, found.kind, found.finished) == (
+        True,
+        "run",
+        which == "finished",
+    )
     assert (found.files, found.size) == (len(listed), sum(map(len, listed.values())))
     assert set(found.unlisted) == set(MINE)
     result = invoke("verify", out)
@@ -199,17 +261,29 @@ def test_a_whole_run_is_whole_and_the_users_files_are_counted(which: str, small_
     assert result.stdout.startswith(f"{out}: whole")
 
 
-def test_the_command_ends_with_one_line_and_exit_code_2(small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_command_ends_with_one_line_and_exit_code_2(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     (out / "curves.csv").write_text("mine")
     (out / "summary.csv").unlink()
     result = invoke("verify", out, small_run.finished, "--quiet")
     again = f"anchorscope run {out}/recipe.toml --out {out}"
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"error: '{out}' is damaged. Run the same command again: {again}\n"
+    assert (
+        result.stderr
+        == f"error: '{out}' is damaged. Run the same command again: {again}\n"
+    )
     told = json.loads(invoke("verify", out, small_run.finished, "--json").stdout)
-    assert [folder["whole"] for folder in told["folders"]] == [told["whole"], True] == [False, True]
-    assert [problem["file"] for problem in told["folders"][0]["damaged"]] == ["curves.csv", "summary.csv"]
+    assert (
+        [folder["whole"] for folder in told["folders"]]
+        == [told["whole"], True]
+        == [False, True]
+    )
+    assert [problem["file"] for problem in told["folders"][0]["damaged"]] == [
+        "curves.csv",
+        "summary.csv",
+    ]
     (tmp_path / "file").write_text("mine")
     for name in ("nowhere", ".", "file"):
         result = invoke("verify", tmp_path / name)
@@ -219,7 +293,9 @@ def test_the_command_ends_with_one_line_and_exit_code_2(small_run: SmallRun, tmp
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])
 @pytest.mark.parametrize("harm", HARM)
-def test_without_its_index_a_folder_is_not_touched(which: str, harm: str, small_run: SmallRun, tmp_path: Path) -> None:
+def test_without_its_index_a_folder_is_not_touched(
+    which: str, harm: str, small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy(which, tmp_path / "run")
     HARM[harm](out / "index.json")
     before = files_of(out)
@@ -227,11 +303,18 @@ def test_without_its_index_a_folder_is_not_touched(which: str, harm: str, small_
         with pytest.raises(UserError, match=r"--out") as refused:
             quick(small_run.recipe, out, fresh=fresh)
         assert "\n" not in str(refused.value)
-    if which == "finished":  # the results are whole, can be read, and are listed in the manifest
+    if (
+        which == "finished"
+    ):  # the results are whole, can be read, and are listed in the manifest
         assert open_finished(out).recipe == open_finished(small_run.finished).recipe
         found = verify(out)
-        assert ([problem.file for problem in found.problems], list(found.unlisted)) == (["index.json"], [])
-        assert found.commands == ("anchorscope run --out NEW_FOLDER, with the options that the run was made with",)
+        assert ([problem.file for problem in found.problems], list(found.unlisted)) == (
+            ["index.json"],
+            [],
+        )
+        assert found.commands == (
+            "anchorscope run --out NEW_FOLDER, with the options that the run was made with",
+        )
     assert files_of(out) == before
 
 
@@ -241,7 +324,13 @@ def test_an_index_that_claims_a_file_of_the_users_does_not_get_it(
 ) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     facts = {"size": 4, "sha256": "0" * 64}
-    for name in ("work/mine.txt", "../mine.txt", str(tmp_path / "mine.txt"), "work/../../mine.txt", "mine.txt"):
+    for name in (
+        "work/mine.txt",
+        "../mine.txt",
+        str(tmp_path / "mine.txt"),
+        "work/../../mine.txt",
+        "mine.txt",
+    ):
         (out / name).write_text("mine")
         index = replace(read_index(small_run.finished), path=out)
         if place == "leaving":

@@ -54,9 +54,16 @@ def warm() -> Iterator[WarmModels]:
 
 def numbers_of(out: Path) -> dict[str, str]:
     """sha256 of every table, probe, state and feature file."""
-    kept = {name: one for name, one in files_of(out).items() if name.startswith(("states", "features"))}
+    kept = {
+        name: one
+        for name, one in files_of(out).items()
+        if name.startswith(("states", "features"))
+    }
     assert kept, "states are kept"
-    return {name: hashlib.sha256(one).hexdigest() for name, one in {**tables_of(out), **kept}.items()}
+    return {
+        name: hashlib.sha256(one).hexdigest()
+        for name, one in {**tables_of(out), **kept}.items()
+    }
 
 
 def test_two_workers_give_the_bytes_of_one_process(
@@ -68,10 +75,15 @@ def test_two_workers_give_the_bytes_of_one_process(
     workers = manifest["workers"]
     assert (workers["executor"], workers["workers"]) == ("ray", 2)
     assert workers["states_bytes"] > 100_000
-    assert not list((tmp_path / "run" / "work").glob("states-*")), "files of states are removed"
+    assert not list((tmp_path / "run" / "work").glob("states-*")), (
+        "files of states are removed"
+    )
     assert workers["done"] > 50
     assert workers["repeated"] == workers["lost"] == 0
-    assert manifest["numerics"] == json.loads((alone / "manifest.json").read_text())["numerics"]
+    assert (
+        manifest["numerics"]
+        == json.loads((alone / "manifest.json").read_text())["numerics"]
+    )
     assert not [line for line in told if "lost" in line]
 
 
@@ -79,35 +91,61 @@ def test_a_run_is_not_resumed_with_other_numerics(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
-    recipe = small_run.recipe.model_copy(update={"evidence": ("knockout", "saliency")})  # the model is needed
+    recipe = small_run.recipe.model_copy(
+        update={"evidence": ("knockout", "saliency")}
+    )  # the model is needed
     monkeypatch.setattr(numerics, "canary", lambda lm: "0" * 64)
-    with pytest.raises(UserError, match=r"begun with other numerics: the same small batch gives other bits.*--fresh"):
+    with pytest.raises(
+        UserError,
+        match=r"begun with other numerics: the same small batch gives other bits.*--fresh",
+    ):
         quick(recipe, out)
 
 
-def test_a_model_in_memory_stays_in_this_process(small_recipe: Recipe, tmp_path: Path) -> None:
+def test_a_model_in_memory_stays_in_this_process(
+    small_recipe: Recipe, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match="in memory runs in this process"):
-        quick(small_recipe, tmp_path / "run", loaded=(object(), object()), choice=choose(workers=2))
+        quick(
+            small_recipe,
+            tmp_path / "run",
+            loaded=(object(), object()),
+            choice=choose(workers=2),
+        )
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_keeps_the_number_of_threads_that_it_was_begun_with(small_run: SmallRun, tmp_path: Path) -> None:
+def test_a_run_keeps_the_number_of_threads_that_it_was_begun_with(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
     before = torch.get_num_threads()
     with threads(before + 1):  # another machine, or another setting
         told = quick(small_run.recipe, out)
-    assert any(f"{before} threads are used, as the run was begun with" in line for line in told)
+    assert any(
+        f"{before} threads are used, as the run was begun with" in line for line in told
+    )
     assert tables_of(out) == small_run.tables
     assert tomllib.loads((out / "recipe.toml").read_text())["threads"] == before
     assert torch.get_num_threads() == before
 
 
-def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(small_run: SmallRun, tmp_path: Path) -> None:
+def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     """Here the accelerator is this processor, so that all bytes have to be those of one process."""
     recipe = small_run.recipe
-    warm = AcceleratedModels(lambda: load(recipe.model, recipe.dtype, recipe.device, False))
+    warm = AcceleratedModels(
+        lambda: load(recipe.model, recipe.dtype, recipe.device, False)
+    )
     quick(recipe, tmp_path / "run", choice=choose(workers=1), warm=warm)
     assert tables_of(tmp_path / "run") == small_run.tables
     asked = {work.function.__name__ for work in warm.accelerated.asked}
-    assert {"search_chunks", "refit_logits", "permuted_areas", "score_clean", "evidence_tables"} <= asked
+    assert {
+        "search_chunks",
+        "refit_logits",
+        "permuted_areas",
+        "score_clean",
+        "evidence_tables",
+    } <= asked
     assert {work.device for work in warm.accelerated.asked} == {"cuda"}

@@ -20,7 +20,18 @@ from commands import invoke
 from small_facts import rows, write_questions
 from whole_runs import watching
 
-FAST = ("--device", "cpu", "--prompt", "zero-shot", "--seeds", "1", "--tosses", "2", "--max-new-tokens", "4")
+FAST = (
+    "--device",
+    "cpu",
+    "--prompt",
+    "zero-shot",
+    "--seeds",
+    "1",
+    "--tosses",
+    "2",
+    "--max-new-tokens",
+    "4",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +55,17 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bare(model: Path, answers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run that kept nothing."""
-    options = {"prompt": "zero-shot", "device": "cpu", "max_new_tokens": 4, "report": False, "bootstrap": 100}
+    options = {
+        "prompt": "zero-shot",
+        "device": "cpu",
+        "max_new_tokens": 4,
+        "report": False,
+        "bootstrap": 100,
+    }
     out = tmp_path_factory.mktemp("bare") / "run"
-    return anchorscope.run(str(model), [str(answers)], out=out, progress=None, random_cuts=1, **options).path
+    return anchorscope.run(
+        str(model), [str(answers)], out=out, progress=None, random_cuts=1, **options
+    ).path
 
 
 def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_done(
@@ -60,13 +79,24 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
     made = story.Detection(out / "detectors")
     assert set(made.detectors["detector"]) == set(ONE_PASS)
     for name, saved in made.manifest["saved"].items():
-        auroc = made.detectors.filter(detector=name, metric="auroc", prevalence="balanced")["value"].item()
+        auroc = made.detectors.filter(
+            detector=name, metric="auroc", prevalence="balanced"
+        )["value"].item()
         assert f"{auroc:.3f} [" in result.stdout
         assert saved["auroc"]["facts"][0] == auroc
         assert (made.path / saved["path"] / "detector.json").is_file()
     if made.recommended:  # permuted labels may speak against any on so few answers
-        assert f"score with it: anchorscope score --detector {made.recommended}" in result.stderr
-    scored = invoke("score", "--detector", out / "detectors" / "bundles" / "confidence", "What is it?", "--json")
+        assert (
+            f"score with it: anchorscope score --detector {made.recommended}"
+            in result.stderr
+        )
+    scored = invoke(
+        "score",
+        "--detector",
+        out / "detectors" / "bundles" / "confidence",
+        "What is it?",
+        "--json",
+    )
     assert scored.exit_code == 0, scored.stderr
     monkeypatch.setattr(story, "read_runs", None)
     again = invoke(*whole, "--json")
@@ -77,52 +107,123 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
 def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_completes_it(
     model: Path, answers: Path, bare: Path, tmp_path: Path
 ) -> None:
-    out, chosen = tmp_path / "run", ("--detectors", "confidence,probe", "--bundles", "probe")
-    result = invoke("fit", "--model", model, "--dataset", answers, "--out", out, *chosen, *FAST)
+    out, chosen = (
+        tmp_path / "run",
+        ("--detectors", "confidence,probe", "--bundles", "probe"),
+    )
+    result = invoke(
+        "fit", "--model", model, "--dataset", answers, "--out", out, *chosen, *FAST
+    )
     assert result.exit_code == 0, result.stderr
-    made = [step["step"] for step in open_finished(out).manifest["steps"] if step["step"].startswith("facts/")]
-    names = ("questions", "answers", "labels", "tokens", "clean-states", "log-probs", "before-answer")
+    made = [
+        step["step"]
+        for step in open_finished(out).manifest["steps"]
+        if step["step"].startswith("facts/")
+    ]
+    names = (
+        "questions",
+        "answers",
+        "labels",
+        "tokens",
+        "clean-states",
+        "log-probs",
+        "before-answer",
+    )
     assert made == [f"facts/{name}" for name in names]
-    states, detectors = out / "states" / "facts" / "clean.safetensors", out / "detectors" / "detectors.csv"
+    states, detectors = (
+        out / "states" / "facts" / "clean.safetensors",
+        out / "detectors" / "detectors.csv",
+    )
     fitted_states, numbers = states.read_bytes(), detectors.read_text()
-    for arguments in (("show", out), ("compare", out, bare, "--out", tmp_path / "both")):
+    for arguments in (
+        ("show", out),
+        ("compare", out, bare, "--out", tmp_path / "both"),
+    ):
         refused = invoke(*arguments)
         assert refused.exit_code == 2
-        assert f"holds only what detectors read. Complete it with: anchorscope run {out}/recipe.toml" in refused.stderr
+        assert (
+            f"holds only what detectors read. Complete it with: anchorscope run {out}/recipe.toml"
+            in refused.stderr
+        )
     assert invoke("verify", out).exit_code == 0
 
     with watching() as steps:
         completed = invoke(
-            "run", out / "recipe.toml", "--no-report", "--bootstrap", "100", "--random-cuts", "1", "--out", out
+            "run",
+            out / "recipe.toml",
+            "--no-report",
+            "--bootstrap",
+            "100",
+            "--random-cuts",
+            "1",
+            "--out",
+            out,
         )
     assert completed.exit_code == 0, completed.stderr
-    assert set(made) & set(steps) == {"facts/clean-states", "facts/before-answer"}  # read from files
+    assert set(made) & set(steps) == {
+        "facts/clean-states",
+        "facts/before-answer",
+    }  # read from files
     assert (out / "summary.csv").read_bytes() == (bare / "summary.csv").read_bytes()
     assert states.read_bytes() == fitted_states
-    again = invoke("detect", out, *chosen, "--seeds", "1", "--tosses", "2", "--device", "cpu", "--fresh")
+    again = invoke(
+        "detect",
+        out,
+        *chosen,
+        "--seeds",
+        "1",
+        "--tosses",
+        "2",
+        "--device",
+        "cpu",
+        "--fresh",
+    )
     assert again.exit_code == 0, again.stderr
     assert detectors.read_text() == numbers
     run_recipe(open_finished(out).recipe, out, for_detectors=True)
-    assert not open_finished(out).is_for_detectors  # a run that has all its results keeps them
+    assert not open_finished(
+        out
+    ).is_for_detectors  # a run that has all its results keeps them
 
 
-def test_detect_computes_only_what_is_missing_and_says_so_before(bare: Path, tmp_path: Path) -> None:
+def test_detect_computes_only_what_is_missing_and_says_so_before(
+    bare: Path, tmp_path: Path
+) -> None:
     run = anchorscope.open_run(shutil.copytree(bare, tmp_path / "run"))
     wanted = ("--seeds", "1", "--tosses", "0", "--resamples", "100", "--device", "cpu")
-    few = invoke("detect", run.path, "--detectors", "confidence,probe", "--bundles", "probe", *wanted)
+    few = invoke(
+        "detect",
+        run.path,
+        "--detectors",
+        "confidence,probe",
+        "--bundles",
+        "probe",
+        *wanted,
+    )
     assert few.exit_code == 0, few.stderr
-    assert "detectors need states, which the run did not keep: they are computed first" in few.stderr
+    assert (
+        "detectors need states, which the run did not keep: they are computed first"
+        in few.stderr
+    )
     assert re.search(r"^cost: .* min here, .* GB of disk$", few.stderr, re.MULTILINE)
     kept = open_finished(run.path)
     assert kept.recipe.keep == ("states",)
-    assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == ((), ("states-cut", "detection"))
+    assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == (
+        (),
+        ("states-cut", "detection"),
+    )
     more = invoke("detect", run.path, "--detectors", "probe,mop,p-true", *wanted)
     assert more.exit_code == 0, more.stderr
-    assert "detectors need states-cut and detection, which the run did not keep" in more.stderr
+    assert (
+        "detectors need states-cut and detection, which the run did not keep"
+        in more.stderr
+    )
     made = story.Detection(run.path / "detectors")
     assert set(made.detectors["detector"]) == {"probe", "mop", "p-true"}
     steps = {step["step"]: step["key"] for step in run.manifest["steps"]}
-    now = {step["step"]: step["key"] for step in open_finished(run.path).manifest["steps"]}
+    now = {
+        step["step"]: step["key"] for step in open_finished(run.path).manifest["steps"]
+    }
     assert {name: now[name] for name in ("facts/answers", "facts/probes")} == {
         name: steps[name] for name in ("facts/answers", "facts/probes")
     }
@@ -140,23 +241,34 @@ def test_a_full_disk_is_one_line_before_anything_is_computed(
     assert sorted(run.path.rglob("*")) == before
 
 
-def test_mistakes_are_found_before_the_model_is_loaded(model: Path, answers: Path, tmp_path: Path) -> None:
-    write_questions(tmp_path / "labels.jsonl", [row | {"truthful": "perhaps"} for row in rows()])
+def test_mistakes_are_found_before_the_model_is_loaded(
+    model: Path, answers: Path, tmp_path: Path
+) -> None:
+    write_questions(
+        tmp_path / "labels.jsonl", [row | {"truthful": "perhaps"} for row in rows()]
+    )
     write_questions(tmp_path / "few.jsonl", rows()[:50])
-    (tmp_path / "bare.csv").write_text("question\n" + "".join(f"Who is {n}?\n" for n in range(100)))
+    (tmp_path / "bare.csv").write_text(
+        "question\n" + "".join(f"Who is {n}?\n" for n in range(100))
+    )
     before = sorted(tmp_path.iterdir())
     for arguments, message in (
         (("--dataset", answers, "--detectors", "prob"), "Unknown detector 'prob'"),
         (("--dataset", answers, "--bundles", "relation"), "'relation' cannot be saved"),
         (("--dataset", answers, "--risk", "7"), "--risk is 7; it is a share"),
         (("--dataset", tmp_path / "labels.jsonl"), "perhaps"),
-        (("--dataset", tmp_path / "few.jsonl"), "at least 60 (30 true and 30 false answers)"),
+        (
+            ("--dataset", tmp_path / "few.jsonl"),
+            "at least 60 (30 true and 30 false answers)",
+        ),
         (("--dataset", tmp_path / "bare.csv"), "answers"),
         (("--dataset", tmp_path / "none.csv"), "none.csv"),
     ):
         result = invoke("fit", "--model", model, *arguments, "--out", tmp_path / "out")
         assert (result.exit_code, result.stdout) == (2, ""), result.output
-        (line,) = (text for text in result.stderr.splitlines() if text.startswith("error: "))
+        (line,) = (
+            text for text in result.stderr.splitlines() if text.startswith("error: ")
+        )
         assert message in line
         assert "load model" not in result.stderr
         assert sorted(tmp_path.iterdir()) == before
@@ -171,6 +283,9 @@ def test_thresholds_lead_with_a_coverage_and_none_is_said() -> None:
     leading, *usual = thresholds_at(probability, labels, np.ones(400))
     assert leading.coverage == pytest.approx(0.3)
     assert (~labels[probability >= leading.probability]).mean() <= leading.risk < 0.3
-    assert [threshold.risk for threshold in thresholds_at(probability, labels, np.ones(400), (0.25,))] == [0.25]
+    assert [
+        threshold.risk
+        for threshold in thresholds_at(probability, labels, np.ones(400), (0.25,))
+    ] == [0.25]
     assert {threshold.risk for threshold in usual} <= {0.05, 0.1, 0.2, 0.3}
     assert thresholds_at(probability, labels | True, np.ones(400)) == ()

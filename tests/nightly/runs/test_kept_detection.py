@@ -33,7 +33,11 @@ from hf_reference import eager, masked, watch
 from small_facts import rows
 from whole_runs import N_LAYERS, SmallRun, Stop, quick, stopping, watching
 
-OWN_STEPS = ["facts/detection-samples", "facts/detection-columns", "facts/detection-states"]
+OWN_STEPS = [
+    "facts/detection-samples",
+    "facts/detection-columns",
+    "facts/detection-states",
+]
 MLP = SITES.index("mlp")
 
 
@@ -63,26 +67,38 @@ class Looked:
 
     @cached_property
     def samples(self) -> list[list[str]]:
-        (place,) = (self.path / "work" / "facts").glob("detection-samples-*/records.json")
+        (place,) = (self.path / "work" / "facts").glob(
+            "detection-samples-*/records.json"
+        )
         found: list[list[str]] = json.loads(place.read_text())
         return found
 
     def sequence(self, item: dict[str, Any]) -> TokenSequence:
         ids = tuple(item["input_ids"])
-        start = len(ids) - len(self.lm.tokenizer(" " + item["model_answer"])["input_ids"])
+        start = len(ids) - len(
+            self.lm.tokenizer(" " + item["model_answer"])["input_ids"]
+        )
         return TokenSequence(ids, start, (len(ids) - 1,))
 
     def state(self, run: str, row: int) -> Tensor:
         """[layer, d_model]."""
-        return torch.stack([self.run.states("facts", layer, run)[row] for layer in range(N_LAYERS)])
+        return torch.stack(
+            [self.run.states("facts", layer, run)[row] for layer in range(N_LAYERS)]
+        )
 
 
 @pytest.fixture(scope="module")
 def kept(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Looked:
     """A finished run, asked for everything that can be kept."""
     out = small_run.copy("finished", tmp_path_factory.mktemp("kept") / "run")
-    recipe = small_run.recipe.model_copy(update={"keep": ("states", "states-cut", "detection")})
-    return Looked(recipe, out, [line for line in quick(recipe, out) if "is made again" not in line])
+    recipe = small_run.recipe.model_copy(
+        update={"keep": ("states", "states-cut", "detection")}
+    )
+    return Looked(
+        recipe,
+        out,
+        [line for line in quick(recipe, out) if "is made again" not in line],
+    )
 
 
 ROWS = (0, 17, 79)
@@ -121,7 +137,11 @@ def test_confidence_is_that_of_transformers_own_logits(kept: Looked, row: int) -
         "log_prob_min": min(said),
         "log_prob_first": said[0],
         "margin_first": said[0] - float(others.max()),
-        "entropy_mean": float(np.mean([-(clean[place - 1].exp() * clean[place - 1]).sum() for place in places])),
+        "entropy_mean": float(
+            np.mean(
+                [-(clean[place - 1].exp() * clean[place - 1]).sum() for place in places]
+            )
+        ),
     }
     assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-4)
     assert item["confidence_mean"] == pytest.approx(found["log_prob_mean"], abs=1e-4)
@@ -143,17 +163,25 @@ def test_p_true_is_asked_in_the_runs_prompt(kept: Looked, row: int) -> None:
     assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
     with torch.inference_mode():
         told = torch.log_softmax(kept.lm.model(torch.tensor([ids])).logits[0, -1], -1)
-    true, false = (float(told[tokenizer.convert_tokens_to_ids(letter)]) for letter in "TF")
+    true, false = (
+        float(told[tokenizer.convert_tokens_to_ids(letter)]) for letter in "TF"
+    )
     assert kept.features[row]["p_true"] == pytest.approx(true - false, abs=1e-4)
 
 
 @pytest.mark.parametrize("alpha", [1, 3])
 @pytest.mark.parametrize("part", ["question", "answer"])
-def test_strengthened_attention_is_a_bias_on_the_scores(kept: Looked, part: str, alpha: int) -> None:
+def test_strengthened_attention_is_a_bias_on_the_scores(
+    kept: Looked, part: str, alpha: int
+) -> None:
     for row in ROWS:
         item = kept.items[row]
         sequence = kept.sequence(item)
-        keys = tuple(item["question_tokens"]) if part == "question" else range(sequence.answer_start, len(sequence.ids))
+        keys = (
+            tuple(item["question_tokens"])
+            if part == "question"
+            else range(sequence.answer_start, len(sequence.ids))
+        )
         mask = biased(len(sequence.ids), keys, math.log1p(alpha))
         wanted = watch(eager(kept.lm.model), sequence.ids, [mask] * N_LAYERS)[-1, MLP]
         found = kept.state(f"boost-{part}-{alpha}", row)
@@ -162,25 +190,44 @@ def test_strengthened_attention_is_a_bias_on_the_scores(kept: Looked, part: str,
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_states_of_other_texts_and_other_weights_are_transformers_own(kept: Looked, row: int) -> None:
+def test_states_of_other_texts_and_other_weights_are_transformers_own(
+    kept: Looked, row: int
+) -> None:
     item, tokenizer = kept.items[row], kept.lm.tokenizer
     sequence = kept.sequence(item)
     asked = watch(kept.lm.model, sequence.ids[: sequence.answer_start])[-1, MLP]
-    torch.testing.assert_close(kept.state("question-only", row), asked, rtol=1e-4, atol=1e-4)
-    alone = tokenizer(FEW_SHOT_TEMPLATE.text("") + " " + item["model_answer"])["input_ids"]
     torch.testing.assert_close(
-        kept.state("answer-only", row), watch(kept.lm.model, tuple(alone))[-1, MLP], rtol=1e-4, atol=1e-4
+        kept.state("question-only", row), asked, rtol=1e-4, atol=1e-4
     )
-    random = build_shape(kept.lm.model.config, torch.float32, torch.device("cpu")).eval()
+    alone = tokenizer(FEW_SHOT_TEMPLATE.text("") + " " + item["model_answer"])[
+        "input_ids"
+    ]
     torch.testing.assert_close(
-        kept.state("random-weights", row), watch(random, sequence.ids)[-1, MLP], rtol=1e-4, atol=1e-4
+        kept.state("answer-only", row),
+        watch(kept.lm.model, tuple(alone))[-1, MLP],
+        rtol=1e-4,
+        atol=1e-4,
+    )
+    random = build_shape(
+        kept.lm.model.config, torch.float32, torch.device("cpu")
+    ).eval()
+    torch.testing.assert_close(
+        kept.state("random-weights", row),
+        watch(random, sequence.ids)[-1, MLP],
+        rtol=1e-4,
+        atol=1e-4,
     )
 
 
 def numbers(path: Path) -> dict[str, bytes]:
     """All that was kept for detectors, to the last byte."""
-    names = ["states/facts/features.parquet", *(states_file("facts", name) for name in DETECTION_RUNS)]
-    return {name: (path / name).read_bytes() for name in names if (path / name).exists()}
+    names = [
+        "states/facts/features.parquet",
+        *(states_file("facts", name) for name in DETECTION_RUNS),
+    ]
+    return {
+        name: (path / name).read_bytes() for name in names if (path / name).exists()
+    }
 
 
 def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_stopped_or_not(
@@ -189,15 +236,25 @@ def test_a_finished_run_that_is_asked_for_detection_alone_does_only_what_is_new_
     out = small_run.copy("finished", tmp_path / "run")
     recipe = small_run.recipe.model_copy(update={"keep": ("detection",)})
     with watching() as made:
-        for name, moment in ((OWN_STEPS[0], "work"), (OWN_STEPS[1], "write"), (OWN_STEPS[2], "write")):
+        for name, moment in (
+            (OWN_STEPS[0], "work"),
+            (OWN_STEPS[1], "write"),
+            (OWN_STEPS[2], "write"),
+        ):
             with stopping(name, moment), pytest.raises(Stop):
                 quick(recipe, out)
             open_finished(out)  # what was finished stays so
         (told,) = quick(recipe, out)
-    assert [name for name in made if name not in ("facts/before-answer", "facts/answer-alone")] == OWN_STEPS
+    assert [
+        name
+        for name in made
+        if name not in ("facts/before-answer", "facts/answer-alone")
+    ] == OWN_STEPS
     assert told.startswith("facts: detection of 80 items take ")
     assert numbers(out) == numbers(kept.path)
-    assert {path.name for path in (out / "states" / "facts").iterdir()} == {Path(name).name for name in numbers(out)}
+    assert {path.name for path in (out / "states" / "facts").iterdir()} == {
+        Path(name).name for name in numbers(out)
+    }
     with watching() as made:
         assert quick(recipe, out) == []
     assert made == []
@@ -207,22 +264,34 @@ def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -
     """Nothing is lost on the way: an answer of the run is scored, through the model, as the kept states say."""
     names = ("probe+confidence", "mop")
     few = {"folds": 3, "seeds": 1, "tosses": 0, "resamples": 100, "device": "cpu"}
-    detect([kept.path], out=tmp_path / "detectors", detectors=names, bundles=names, **few)
+    detect(
+        [kept.path], out=tmp_path / "detectors", detectors=names, bundles=names, **few
+    )
     (source,) = read_runs(open_runs([kept.path]))
     for name in names:
         place = tmp_path / "detectors" / "bundles" / name
         trained = read_bundle(place)
         known = trained.fitted.log_odds(source.data.features)
-        wanted = [trained.calibration.slope * known[row] + trained.calibration.intercept for row in ROWS]
+        wanted = [
+            trained.calibration.slope * known[row] + trained.calibration.intercept
+            for row in ROWS
+        ]
         detector = Detector.load(place)  # the bundle names its model
-        asked = [rows()[int(kept.items[row]["item_id"].removeprefix("item-"))] for row in ROWS]
-        found = detector.score_questions([question_from_row(row, "facts", 1) for row in asked])
+        asked = [
+            rows()[int(kept.items[row]["item_id"].removeprefix("item-"))]
+            for row in ROWS
+        ]
+        found = detector.score_questions(
+            [question_from_row(row, "facts", 1) for row in asked]
+        )
         np.testing.assert_allclose([one.log_odds for one in found], wanted, atol=1e-3)
         assert len({one.log_odds for one in found}) == len(ROWS)
         assert {one.verdict for one in found} <= {"accept", "abstain", "out-of-range"}
 
 
-def test_states_go_to_the_device_where_they_fit(kept: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_go_to_the_device_where_they_fit(
+    kept: Looked, monkeypatch: pytest.MonkeyPatch
+) -> None:
     places = []
     monkeypatch.setattr(story, "_read", lambda *given: places.append(given[-1].type))
     for room in (2**40, 1):

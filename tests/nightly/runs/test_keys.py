@@ -22,13 +22,33 @@ from small_facts import rows, write_questions
 from whole_runs import Notes, SmallRun, quick, tables_of, watching
 
 EFFECTS = {f"effects-{name}" for name in EVIDENCE if of_experiments([name])}
-FOUND = {f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home is not None}
+FOUND = {
+    f"experiment-{name}" for name, one in EXPERIMENTS.items() if one.home is not None
+}
 MANY_PASSES = {"effects-patching", "effects-answer-only", "effects-template"}
 TABLES = {"tables", *FOUND}
 SHARES = {"evidence-terms", "evidence-parts"}
 REWRITTEN = {"evidence-resample", "evidence-paraphrase", "source-terms"}
-CUT = {"principal-states", "cut-states", "refits", "permuted-refits", "tables", *SHARES, *FOUND}
-PROBED = {"probes", "clean-scores", *EFFECTS, "refits", "permuted-refits", "null-scores", *SHARES, *REWRITTEN, *TABLES}
+CUT = {
+    "principal-states",
+    "cut-states",
+    "refits",
+    "permuted-refits",
+    "tables",
+    *SHARES,
+    *FOUND,
+}
+PROBED = {
+    "probes",
+    "clean-scores",
+    *EFFECTS,
+    "refits",
+    "permuted-refits",
+    "null-scores",
+    *SHARES,
+    *REWRITTEN,
+    *TABLES,
+}
 STATES = {"clean-states", "log-probs", *PROBED, *CUT}
 DETECTION = {"detection-samples", "detection-columns", "detection-states"}
 ALONE = {"before-answer", "answer-alone"}
@@ -59,12 +79,26 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     "folds": (4, PROBED),
     "edges": (
         "direct",
-        EFFECTS | CUT | {"attention-mass", "answer-alone", "null-scores", "source-terms", "detection-states"},
+        EFFECTS
+        | CUT
+        | {
+            "attention-mass",
+            "answer-alone",
+            "null-scores",
+            "source-terms",
+            "detection-states",
+        },
     ),
     "random_cuts": (3, {"effects-knockout", "principal-states", *SHARES, *TABLES}),
     "evidence_items": (61, MANY_PASSES | TABLES),
-    "directions": (9, {"principal-states", "null-scores", "experiment-sources", *SHARES, *REWRITTEN}),
-    "parts": (("context", "answer"), {"source-terms", "evidence-parts", "experiment-sources"}),
+    "directions": (
+        9,
+        {"principal-states", "null-scores", "experiment-sources", *SHARES, *REWRITTEN},
+    ),
+    "parts": (
+        ("context", "answer"),
+        {"source-terms", "evidence-parts", "experiment-sources"},
+    ),
     "random_weights": (True, {"evidence-parts", "evidence-random-weights"}),
     "site": ("residual", CUT | ALONE | REWRITTEN | {"null-scores", "detection-states"}),
     "keep": (("states", "states-cut", "detection"), set()),
@@ -102,11 +136,15 @@ def anew(before: dict[str, str], after: dict[str, str]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def everything(small_recipe: Recipe) -> Recipe:
-    return small_recipe.model_copy(update={"evidence": EVIDENCE, "evidence_items": 60, "keep": ("detection",)})
+    return small_recipe.model_copy(
+        update={"evidence": EVIDENCE, "evidence_items": 60, "keep": ("detection",)}
+    )
 
 
 @pytest.fixture(scope="module")
-def known(everything: Recipe, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def known(
+    everything: Recipe, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, str]]:
     """A folder that knows its model, and the keys of all steps there."""
     out = tmp_path_factory.mktemp("keys") / "run"
     return out, keys(everything, out)
@@ -124,7 +162,10 @@ def test_an_option_makes_anew_exactly_what_hangs_on_it(
     folder, before = known
     value, expected = OPTIONS[option]
     out = Path(shutil.copytree(folder, tmp_path / "run"))
-    assert anew(before, keys(everything.model_copy(update={option: value}), out)) == expected
+    assert (
+        anew(before, keys(everything.model_copy(update={option: value}), out))
+        == expected
+    )
 
 
 def test_other_weights_make_all_but_the_questions_anew_and_another_name_of_the_same_only_the_tables(
@@ -142,7 +183,9 @@ def test_other_weights_make_all_but_the_questions_anew_and_another_name_of_the_s
     with torch.no_grad():
         weights.model.layers[0].mlp.up_proj.weight += 1
     weights.save_pretrained(other)
-    changed = anew(before, keys(everything.model_copy(update={"model": str(other)}), out))
+    changed = anew(
+        before, keys(everything.model_copy(update={"model": str(other)}), out)
+    )
     assert changed == ANSWERS | {"model"}
 
 
@@ -166,7 +209,9 @@ def test_another_version_of_a_library_makes_anew_what_it_computes(
 ) -> None:
     folder, before = known
     out, version = Path(shutil.copytree(folder, tmp_path / "run")), metadata.version
-    monkeypatch.setattr(job.metadata, "version", lambda name: "99" if name == library else version(name))
+    monkeypatch.setattr(
+        job.metadata, "version", lambda name: "99" if name == library else version(name)
+    )
     assert anew(before, keys(everything, out)) == expected
 
 
@@ -217,11 +262,16 @@ def test_a_question_file_that_changed_is_read_again_and_one_that_is_gone_is_told
     place.unlink()
     with watching() as made:
         (line,) = quick(recipe, out)
-    assert line == f"{place} cannot be read any more; the questions that were read from it are used"
+    assert (
+        line
+        == f"{place} cannot be read any more; the questions that were read from it are used"
+    )
     assert made == []
     write_questions(place, rows()[:78])
     with watching() as made:
         told = quick(recipe, out)
     assert told[0] == "facts/questions is made again: question file of facts changed"
-    assert {name.removeprefix("facts/") for name in made} == ALL - ASKED | {"effects-knockout"}
+    assert {name.removeprefix("facts/") for name in made} == ALL - ASKED | {
+        "effects-knockout"
+    }
     assert tables_of(out) != small_run.tables

@@ -16,12 +16,24 @@ SMALL = ("--option", "random_cuts=1", "--option", "directions=2", "--option", "f
 
 def kill(recipe: Recipe, *options: str) -> subprocess.CompletedProcess[str]:
     (dataset,) = recipe.datasets
-    command = [sys.executable, str(TOOL), "--model", recipe.model, "--dataset", dataset, *options]
+    command = [
+        sys.executable,
+        str(TOOL),
+        "--model",
+        recipe.model,
+        "--dataset",
+        dataset,
+        *options,
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment
+    )
 
 
-def test_a_run_killed_at_any_moment_ends_with_the_same_numbers(small_recipe: Recipe) -> None:
+def test_a_run_killed_at_any_moment_ends_with_the_same_numbers(
+    small_recipe: Recipe,
+) -> None:
     done = kill(small_recipe, "--moments", str(MOMENTS), "--seed", "1", *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith(f"{MOMENTS} kills, 0 wrong, ")

@@ -18,7 +18,13 @@ NOT_READ = ("seal", "sha256", "index", "facts")
 
 def entries(record: Any, path: Entry = ()) -> Iterator[Entry]:
     """The paths of all entries of a record; of a list those of the first."""
-    members = record.items() if isinstance(record, dict) else enumerate(record[:1]) if isinstance(record, list) else ()
+    members = (
+        record.items()
+        if isinstance(record, dict)
+        else enumerate(record[:1])
+        if isinstance(record, list)
+        else ()
+    )
     for name, member in members:
         yield (*path, name)
         yield from entries(member, (*path, name))
@@ -37,7 +43,9 @@ def failure(folder: Path) -> str | None:
 def test_every_entry_in_turn(small_run: SmallRun, tmp_path: Path) -> None:
     run = small_run.copy("finished", tmp_path / "run")
     manifest = json.loads((run / "manifest.json").read_text())
-    paths = [path for path in entries(manifest) if path[0] not in NOT_READ and len(path) < 4]
+    paths = [
+        path for path in entries(manifest) if path[0] not in NOT_READ and len(path) < 4
+    ]
     assert len(paths) > 50
     refused = 0
     for path in paths:
@@ -48,7 +56,9 @@ def test_every_entry_in_turn(small_run: SmallRun, tmp_path: Path) -> None:
                 holder = holder[name]
             holder[path[-1]] = value
             del changed["seal"]
-            (run / "manifest.json").write_text(json.dumps({**changed, "seal": canonical_hash(changed)}))
+            (run / "manifest.json").write_text(
+                json.dumps({**changed, "seal": canonical_hash(changed)})
+            )
             line = failure(run)
             assert line is None or "\n" not in line
             refused += line is not None

@@ -38,15 +38,25 @@ WITH_ANOTHER = ("facts/attention-mass", "facts/cut-states", "facts/principal-sta
 
 
 def test_a_written_recipe_stopped_inside_every_step_in_turn_does_none_twice_and_ends_with_the_same_numbers(
-    written: Recipe, out: Path, steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: Recipe,
+    out: Path,
+    steps: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert len(steps) == len(set(steps)) >= 13
     assert steps[-1] == "facts/tables"
     assert set(steps) >= WRITTEN_HALF
     done: list[str] = []
     for name in steps:
-        if name == "facts/tables":  # with all passes done, tables are made without a model
-            monkeypatch.setattr(ray_executor.WorkerJob, "load", lambda *_: pytest.fail("a model was loaded"))
+        if (
+            name == "facts/tables"
+        ):  # with all passes done, tables are made without a model
+            monkeypatch.setattr(
+                ray_executor.WorkerJob,
+                "load",
+                lambda *_: pytest.fail("a model was loaded"),
+            )
         for moment in ("work", "write"):
             if name in WITH_ANOTHER if moment == "work" else name not in WRITTEN_HALF:
                 continue
@@ -60,7 +70,9 @@ def test_a_written_recipe_stopped_inside_every_step_in_turn_does_none_twice_and_
     done += made
     twice = {name for name in steps if done.count(name) != 1}
     assert set(done) == set(steps)
-    assert twice <= set(WITH_ANOTHER)  # the stopped work that had brought them is done again
+    assert twice <= set(
+        WITH_ANOTHER
+    )  # the stopped work that had brought them is done again
     same_results(out, tmp_path / "run")
 
 
@@ -79,10 +91,18 @@ def test_a_run_stopped_while_its_results_are_written_is_not_taken_for_finished_a
 ) -> None:
     run = Path(shutil.copytree(out, tmp_path / "run"))
     more = make_recipe({**recipe.model_dump(), "bootstrap": 110})
-    monkeypatch.setattr(ray_executor.WorkerJob, "load", lambda *_: pytest.fail("a model was loaded"))
-    for place in ((results, "save_file"), (results, "write_all"), (sealed_folder, "sync_tree")):
+    monkeypatch.setattr(
+        ray_executor.WorkerJob, "load", lambda *_: pytest.fail("a model was loaded")
+    )
+    for place in (
+        (results, "save_file"),
+        (results, "write_all"),
+        (sealed_folder, "sync_tree"),
+    ):
         _stopped(place, more, run)
-        assert (run / "manifest.json").exists()  # the finished run that was there, up to the last moment
+        assert (
+            run / "manifest.json"
+        ).exists()  # the finished run that was there, up to the last moment
         same_results(out, run)
     _stopped((sealed_folder, "move_files"), more, run)
     assert not (run / "manifest.json").exists()

@@ -27,13 +27,21 @@ def test_a_model_that_is_already_loaded_gives_the_same_numbers(
         assert_frame_equal(first, second, check_exact=True)
 
 
-def test_two_datasets_stand_in_one_run(recipe: Recipe, out: Path, questions: Path, tmp_path: Path) -> None:
+def test_two_datasets_stand_in_one_run(
+    recipe: Recipe, out: Path, questions: Path, tmp_path: Path
+) -> None:
     second = write_questions(tmp_path / "more.jsonl", rows()[:80])
     both = recipe.model_copy(update={"datasets": (*recipe.datasets, f"file:{second}")})
     run = tmp_path / "run"
     quick(both, run)
     for name in (name for name in TABLES if not name.endswith("safetensors")):
         frame = table(run, name)
-        assert set(frame["dataset"]) == ({"facts", "more"} if table(out, name).height else set())
-        assert_frame_equal(frame.filter(pl.col("dataset") == "facts"), table(out, name), check_exact=True)
+        assert set(frame["dataset"]) == (
+            {"facts", "more"} if table(out, name).height else set()
+        )
+        assert_frame_equal(
+            frame.filter(pl.col("dataset") == "facts"),
+            table(out, name),
+            check_exact=True,
+        )
     assert len(json.loads((run / "manifest.json").read_text())["counts"]) == 2

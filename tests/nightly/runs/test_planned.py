@@ -48,11 +48,17 @@ def to_make(steps: Sequence[PlannedStep]) -> set[str]:
         ("finished", {"bootstrap": 120}),
     ],
 )
-def test_what_is_planned_is_made(small_run: SmallRun, which: str, options: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_planned_is_made(
+    small_run: SmallRun, which: str, options: dict[str, Any], tmp_path: Path
+) -> None:
     told = watched(small_run.recipe, small_run.copy(which, tmp_path / "run"), **options)
     planned = to_make(told.plans[-1])
     assert "report" in planned
     assert "facts/answers" not in planned
     assert planned == set(told.made)
-    measured = [step for step in told.plans[-1] if step.seconds is not None and step.cost]
-    assert any(step.seconds for step in measured)  # from which the time left is known at once
+    measured = [
+        step for step in told.plans[-1] if step.seconds is not None and step.cost
+    ]
+    assert any(
+        step.seconds for step in measured
+    )  # from which the time left is known at once

@@ -28,7 +28,11 @@ class Disk:
     def fsync(self, handle: int) -> None:
         place = Path(os.readlink(f"/proc/self/fd/{handle}"))
         if place.is_dir():
-            gone = {name for name in self.names if name.parent == place and not name.exists()}
+            gone = {
+                name
+                for name in self.names
+                if name.parent == place and not name.exists()
+            }
             self.names = (self.names - gone) | set(place.iterdir())
         else:
             self.contents.add(os.fstat(handle).st_ino)
@@ -38,22 +42,30 @@ class Disk:
         self.names.discard(new)
         if new.name == "index.json" and new.parent == self.below:
             index = json.loads(old.read_text())
-            steps = [step for step in index["steps"].values() if not step["large"]]  # large ones are checked when read
+            steps = [
+                step for step in index["steps"].values() if not step["large"]
+            ]  # large ones are checked when read
             listed = [name for step in steps for name in step["files"]]
             self._require("index.json", [*listed, *index["results"]])
         elif new.name == "manifest.json" and new.parent == self.below:
-            self._require("manifest.json", [*json.loads(old.read_text())["sha256"], "index.json"])
+            self._require(
+                "manifest.json", [*json.loads(old.read_text())["sha256"], "index.json"]
+            )
             index = json.loads((self.below / "index.json").read_text())
             assert set(json.loads(old.read_text())["sha256"]) == set(index["results"])
 
     def _require(self, by: str, names: list[str]) -> None:
         for name in names:
             place = self.below / name
-            assert place.stat().st_ino in self.contents, f"the content of {name} is not on the disk before {by}"
+            assert place.stat().st_ino in self.contents, (
+                f"the content of {name} is not on the disk before {by}"
+            )
             for part in (place, *place.parents):
                 if part == self.below:
                     break
-                assert part in self.names, f"the name of {part} is not on the disk before {by}"
+                assert part in self.names, (
+                    f"the name of {part} is not on the disk before {by}"
+                )
         self.checked.append(by)
 
 
@@ -76,19 +88,29 @@ def watched_disk(below: Path, disk: Disk | None = None) -> Iterator[Disk]:
         yield seen
 
 
-def test_whatever_is_listed_is_on_the_disk_before_the_list(small_run: SmallRun, tmp_path: Path) -> None:
+def test_whatever_is_listed_is_on_the_disk_before_the_list(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy("finished", tmp_path / "run")
     disk = Disk(out)
     disk.names = set(out.rglob("*"))
     disk.contents = {place.stat().st_ino for place in disk.names if place.is_file()}
     (out / "curves.csv").write_text("mine")
     with watched_disk(out, disk):
-        quick(small_run.recipe, out, fresh=True)  # started over, with a file of the user's in the way
+        quick(
+            small_run.recipe, out, fresh=True
+        )  # started over, with a file of the user's in the way
         assert tables_of(out) == small_run.tables
         assert disk.checked.count("manifest.json") == 1
-        assert disk.checked.count("index.json") > 2 * len(json.loads((out / "index.json").read_text())["steps"])
-        assert set(disk.checked[disk.checked.index("manifest.json") + 1 :]) == {"index.json"}
-        quick(make_recipe({**small_run.recipe.model_dump(), "bootstrap": 101}), out)  # extended
+        assert disk.checked.count("index.json") > 2 * len(
+            json.loads((out / "index.json").read_text())["steps"]
+        )
+        assert set(disk.checked[disk.checked.index("manifest.json") + 1 :]) == {
+            "index.json"
+        }
+        quick(
+            make_recipe({**small_run.recipe.model_dump(), "bootstrap": 101}), out
+        )  # extended
     assert disk.checked.count("manifest.json") == 2
 
 
@@ -98,5 +120,8 @@ def test_the_watch_sees_a_file_that_was_not_brought_to_the_disk(
     from anchorscope.artefacts import step
 
     monkeypatch.setattr(step, "sync_tree", lambda path: None)
-    with watched_disk(tmp_path / "run"), pytest.raises(AssertionError, match="is not on the disk before index"):
+    with (
+        watched_disk(tmp_path / "run"),
+        pytest.raises(AssertionError, match="is not on the disk before index"),
+    ):
         quick(small_run.recipe, tmp_path / "run")

@@ -13,16 +13,24 @@ from recompute_fixtures import Finished
 
 @pytest.mark.parametrize(
     ("family", "window", "options"),
-    [("mistral", 8, {"edges": "outside"}), ("qwen3", None, {"edges": "direct", "position": "answer_end"})],
+    [
+        ("mistral", 8, {"edges": "outside"}),
+        ("qwen3", None, {"edges": "direct", "position": "answer_end"}),
+    ],
 )
 def test_windows_other_edges_positions_and_families_are_recomputed_too(
-    finish: Callable[..., Finished], family: str, window: int | None, options: dict[str, str]
+    finish: Callable[..., Finished],
+    family: str,
+    window: int | None,
+    options: dict[str, str],
 ) -> None:
     out, model = finish(family, **options)
     tokenizer = AutoTokenizer.from_pretrained(model.config._name_or_path)
 
     def answer_start(item: Any) -> int:
-        return tokenizer.decode(item["input_ids"]).rindex("Answer:") + len("Answer:")  # one token per character
+        return tokenizer.decode(item["input_ids"]).rindex("Answer:") + len(
+            "Answer:"
+        )  # one token per character
 
     found = recompute(out, model, n_items=4, window=window, answer_start=answer_start)
     assert found.log_odds < 1e-3

@@ -30,18 +30,26 @@ def short_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def long_rows() -> list[dict[str, Any]]:
     """The usual rows; one question and one answer are too long."""
     question, answer, *others = rows()
-    question["question"] = "What is the capital of " + "very " * 1000 + f"far {question['subject']}?"
+    question["question"] = (
+        "What is the capital of " + "very " * 1000 + f"far {question['subject']}?"
+    )
     answer["model_answer"] = "Mira" * 500
     return [question, answer, *others]
 
 
-def options(model: Path, path: Path, chosen: list[dict[str, Any]], **others: Any) -> dict[str, Any]:
+def options(
+    model: Path, path: Path, chosen: list[dict[str, Any]], **others: Any
+) -> dict[str, Any]:
     small = {"model": str(model), "evidence": ("knockout",), "prompt": "zero-shot"}
     return quick_options(write_questions(path, chosen), **small, **others)
 
 
-def test_what_does_not_fit_is_left_out_and_told(short_model: Path, tmp_path: Path) -> None:
-    chosen = options(short_model, tmp_path / "facts.jsonl", long_rows(), balance="dataset")
+def test_what_does_not_fit_is_left_out_and_told(
+    short_model: Path, tmp_path: Path
+) -> None:
+    chosen = options(
+        short_model, tmp_path / "facts.jsonl", long_rows(), balance="dataset"
+    )
     recipe = make_recipe(chosen)
     quick(recipe, tmp_path / "run")
     items = pl.read_parquet(tmp_path / "run" / "items.parquet")
@@ -54,7 +62,9 @@ def test_what_does_not_fit_is_left_out_and_told(short_model: Path, tmp_path: Pat
     assert items["input_ids"].list.len().max() <= CONTEXT
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     (told,) = [one for one in manifest["warnings"] if "context" in one]
-    assert told.startswith("facts: 2 of 83 questions do not fit the model's context of 100 tokens")
+    assert told.startswith(
+        "facts: 2 of 83 questions do not fit the model's context of 100 tokens"
+    )
     assert manifest["counts"][0]["too_long"] == 2
     preview = preview_recipe(recipe)
     assert preview["model"]["context"] == CONTEXT
@@ -65,7 +75,10 @@ def test_what_does_not_fit_is_left_out_and_told(short_model: Path, tmp_path: Pat
 def test_where_none_fits_it_is_one_line(short_model: Path, tmp_path: Path) -> None:
     every = [{**row, "question": row["question"] + " " + "x" * 100} for row in rows()]
     recipe = make_recipe(options(short_model, tmp_path / "facts.jsonl", every))
-    with pytest.raises(UserError, match=r"83 of 83 questions do not fit the model's context of 100 tokens") as told:
+    with pytest.raises(
+        UserError,
+        match=r"83 of 83 questions do not fit the model's context of 100 tokens",
+    ) as told:
         quick(recipe, tmp_path / "run")
     assert "\n" not in str(told.value)
     preview = preview_recipe(recipe)

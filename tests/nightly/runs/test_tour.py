@@ -25,15 +25,26 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
     write_bundle(tmp_path / "bundle", trained_on(lm, fitted=probe()))
     tour = nbformat.read(ROOT / "examples" / "tour.ipynb", 4)
     nbformat.validate(tour)
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in tour.cells)
-    (place,) = [at for at, cell in enumerate(tour.cells) if "parameters" in cell.metadata.get("tags", ())]
+    assert not any(
+        cell.get("outputs") or cell.get("execution_count") for cell in tour.cells
+    )
+    (place,) = [
+        at
+        for at, cell in enumerate(tour.cells)
+        if "parameters" in cell.metadata.get("tags", ())
+    ]
     here = f"run_folder = {str(run.path)!r}\nbundle = {str(tmp_path / 'bundle')!r}"
     tour.cells.insert(place + 1, nbformat.v4.new_code_cell(here))
-    tour.cells += [nbformat.v4.new_code_cell(text) for text in (PROGRESS, "anchorscope.open_run('nowhere')")]
+    tour.cells += [
+        nbformat.v4.new_code_cell(text)
+        for text in (PROGRESS, "anchorscope.open_run('nowhere')")
+    ]
     tour.cells[-1].metadata["tags"] = ["raises-exception"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # those of the libraries that run notebooks
-        NotebookClient(tour, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+        NotebookClient(
+            tour, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+        ).execute()
     outputs = [cell.outputs for cell in tour.cells if cell.cell_type == "code"]
     (card,) = outputs[2]
     assert run.card.sentence in html.unescape(card["data"]["text/html"])
@@ -45,7 +56,10 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
     (scored,) = outputs[7]  # and no warning of a library
     assert "verdict='a" in scored["data"]["text/plain"]  # accept or abstain
     lines = "".join(part["text"] for part in outputs[8]).splitlines()
-    assert lines == ["step 1 of 1: clean <states>  0/10", "clean <states>  5/10  50 %  in 1 s"]
+    assert lines == [
+        "step 1 of 1: clean <states>  0/10",
+        "clean <states>  5/10  50 %  in 1 s",
+    ]
     (error,) = outputs[9]
     assert error["traceback"] == [
         "UserError: 'nowhere' is not a finished run (no manifest.json); run it to its end first."

@@ -47,22 +47,30 @@ def one_line(result: Result) -> str:
 
 @pytest.mark.parametrize("name", ["", " ", "\t"])
 @pytest.mark.parametrize("words", [["run"], ["validate"], ["compare", "a", "b"]])
-def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(name: str, words: list[str]) -> None:
+def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(
+    name: str, words: list[str]
+) -> None:
     assert "folder's name is empty" in one_line(invoke(*words, "--out", name))
     assert list(Path.cwd().iterdir()) == []
 
 
-def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(
+    small_run: SmallRun, tmp_path: Path
+) -> None:
     out = small_run.copy("half_done", tmp_path / "run")
     write(out, MINE)
 
     def mine() -> dict[str, bytes]:
-        return {name: content for name, content in files_of(out).items() if name in MINE}
+        return {
+            name: content for name, content in files_of(out).items() if name in MINE
+        }
 
     quick(small_run.recipe, out)  # gone on with
     assert mine() == MINE
     assert tables_of(out) == small_run.tables
-    more = make_recipe({**small_run.recipe.model_dump(), "bootstrap": 101, "evidence": ("template",)})
+    more = make_recipe(
+        {**small_run.recipe.model_dump(), "bootstrap": 101, "evidence": ("template",)}
+    )
     with stopping("facts/tables", "write"), pytest.raises(Stop):
         quick(more, out)
     assert mine() == MINE
@@ -71,7 +79,9 @@ def test_the_users_files_in_a_run_folder_survive_whatever_the_run_does(small_run
     quick(more, out)  # extended
     assert mine() == MINE
     with pytest.raises(UserError, match="too few"):
-        quick(make_recipe({**small_run.recipe.model_dump(), "limit": 20}), out)  # a mistake
+        quick(
+            make_recipe({**small_run.recipe.model_dump(), "limit": 20}), out
+        )  # a mistake
     assert mine() == MINE
     open_finished(out)
     notes = quick(small_run.recipe, out, fresh=True)

@@ -14,7 +14,13 @@ from anchorscope.detectors.features import CONFIDENCE
 from anchorscope.errors import UserError
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import wrap
-from anchorscope.serve.model_thread import AnswerJob, Draw, Record, WrittenAnswer, write_answers
+from anchorscope.serve.model_thread import (
+    AnswerJob,
+    Draw,
+    Record,
+    WrittenAnswer,
+    write_answers,
+)
 from detector_cases import OTHER, added, probe, setting_of, trained_on
 from tiny_models import byte_tokenizer, tiny_model
 
@@ -43,11 +49,16 @@ def talker() -> LanguageModel:
     tokenizer.chat_template = CHAT
     tokenizer.add_tokens([PAIR])
     bytes_as_text = [bytes([one]).decode("latin-1") for one in SPOKEN]
-    wanted = {tokenizer(one, add_special_tokens=False)["input_ids"][-1] for one in (PAIR, *bytes_as_text)}
+    wanted = {
+        tokenizer(one, add_special_tokens=False)["input_ids"][-1]
+        for one in (PAIR, *bytes_as_text)
+    }
     with torch.no_grad():
         head = model.get_output_embeddings().weight
         for token in set(range(len(head))) - wanted:
-            head[token] = 0.3 * head[sorted(wanted)[token % len(wanted)]]  # never the highest of all
+            head[token] = (
+                0.3 * head[sorted(wanted)[token % len(wanted)]]
+            )  # never the highest of all
     return wrap(model, tokenizer, name="talker")
 
 
@@ -61,13 +72,21 @@ def detectors() -> dict[str, Detector]:
         "probe": trained_on(lm),
         "probe, answer_end": trained_on(lm, setting=setting_of(lm, "answer_end")),
         "before the answer": trained_on(
-            lm, setting=setting_of(lm, "answer_before"), fitted=added((probe(), probe(("question-only", "mlp", 2), 4)))
+            lm,
+            setting=setting_of(lm, "answer_before"),
+            fitted=added((probe(), probe(("question-only", "mlp", 2), 4))),
         ),
         "confidence": trained_on(lm, fitted=added((), CONFIDENCE), range=None),
-        "other": trained_on(lm, fitted=added((probe(OTHER),), ("log_prob_mean",)), range=None),
+        "other": trained_on(
+            lm, fitted=added((probe(OTHER),), ("log_prob_mean",)), range=None
+        ),
         "everything": trained_on(lm, fitted=added(every, columns)),
-        "chat": trained_on(lm, setting=setting_of(lm, "final", "chat"), fitted=added(every, columns)),
-        "outside": replace(trained_on(lm), range=replace(trained_on(lm).range, limit=0.0, longest=10)),  # type: ignore[type-var]
+        "chat": trained_on(
+            lm, setting=setting_of(lm, "final", "chat"), fitted=added(every, columns)
+        ),
+        "outside": replace(
+            trained_on(lm), range=replace(trained_on(lm).range, limit=0.0, longest=10)
+        ),  # type: ignore[type-var]
     }
     return {name: Detector(one, lm) for name, one in made.items()}
 
@@ -78,15 +97,29 @@ def offline(name: str, question: str) -> Score:
 
 
 def same(found: Record, wanted: Score) -> None:
-    assert (found["verdict"], found["warnings"]) == (wanted.verdict, list(wanted.warnings))
+    assert (found["verdict"], found["warnings"]) == (
+        wanted.verdict,
+        list(wanted.warnings),
+    )
     for name in ("log_odds", "truth_probability"):
         other = getattr(wanted, name)
-        assert found[name] == (other if other is None else pytest.approx(other, abs=1e-4))
+        assert found[name] == (
+            other if other is None else pytest.approx(other, abs=1e-4)
+        )
 
 
-def request(question: str, name: str = "everything", most: int | None = None, **draw: Any) -> AnswerJob:
+def request(
+    question: str, name: str = "everything", most: int | None = None, **draw: Any
+) -> AnswerJob:
     longest = detectors()[name].trained.setting.max_new_tokens if most is None else most
-    return AnswerJob(tokens=1, detector=name, question=asked(question), longest=longest, draw=Draw(**draw), risk=None)
+    return AnswerJob(
+        tokens=1,
+        detector=name,
+        question=asked(question),
+        longest=longest,
+        draw=Draw(**draw),
+        risk=None,
+    )
 
 
 def run(*jobs: AnswerJob) -> list[WrittenAnswer]:
@@ -99,18 +132,27 @@ def run(*jobs: AnswerJob) -> list[WrittenAnswer]:
 @pytest.mark.parametrize("name", list(detectors()))
 def test_together_and_alone_answers_are_those_of_offline_scoring(name: str) -> None:
     for questions in (QUESTIONS, QUESTIONS[1:2]):
-        for question, answer in zip(questions, run(*(request(one, name) for one in questions)), strict=True):
+        for question, answer in zip(
+            questions, run(*(request(one, name) for one in questions)), strict=True
+        ):
             wanted = offline(name, question)
             same(answer.score, wanted)
             assert answer.text == wanted.answer
-            assert answer.reason == ("length" if any("truncated" in one for one in wanted.warnings) else "stop")
+            assert answer.reason == (
+                "length"
+                if any("truncated" in one for one in wanted.warnings)
+                else "stop"
+            )
 
 
 def test_a_seed_gives_the_same_answer_in_any_batch() -> None:
     drawn = {"temperature": 1.2, "top_p": 0.9}
     wanted = request(QUESTIONS[1], most=12, seed=11, **drawn)
     (alone,) = run(wanted)
-    others = [request(question, most=12, seed=number, **drawn) for number, question in enumerate(QUESTIONS)]
+    others = [
+        request(question, most=12, seed=number, **drawn)
+        for number, question in enumerate(QUESTIONS)
+    ]
     *rest, beside = run(*others, wanted)
     assert beside.text == alone.text
     assert beside.score["log_odds"] == pytest.approx(alone.score["log_odds"], abs=1e-4)
@@ -123,15 +165,25 @@ def test_a_stop_text_ends_the_answer_before_it_and_the_shorter_one_is_scored() -
     for seed in range(3):
         whole = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed))[0].text
         stop = whole[2:4]
-        (answer,) = run(request(QUESTIONS[0], most=12, temperature=1.5, seed=seed, stop=("zz", stop)))
-        assert (answer.text, answer.reason) == (whole[: whole.find(stop)].strip(), "stop")
+        (answer,) = run(
+            request(
+                QUESTIONS[0], most=12, temperature=1.5, seed=seed, stop=("zz", stop)
+            )
+        )
+        assert (answer.text, answer.reason) == (
+            whole[: whole.find(stop)].strip(),
+            "stop",
+        )
         same(answer.score, detectors()["everything"].score(QUESTIONS[0], answer.text))
 
 
 def test_a_question_that_does_not_fit_fails_alone() -> None:
     fits, other = write_answers(
-        detectors()["probe"], [request(one, "probe") for one in (QUESTIONS[0], "Who " + "x" * 3000)]
+        detectors()["probe"],
+        [request(one, "probe") for one in (QUESTIONS[0], "Who " + "x" * 3000)],
     )
     assert isinstance(fits, WrittenAnswer)
     assert isinstance(other, UserError)
-    assert re.search("may take 3,.* tokens, and the model reads at most 2,048", str(other))
+    assert re.search(
+        "may take 3,.* tokens, and the model reads at most 2,048", str(other)
+    )

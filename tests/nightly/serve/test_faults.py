@@ -25,11 +25,15 @@ from detector_cases import PAIRS
 from running import Running, made_detectors, running
 
 
-def before_scoring(patch: pytest.MonkeyPatch, act: Callable[[Sequence[Item]], object]) -> None:
+def before_scoring(
+    patch: pytest.MonkeyPatch, act: Callable[[Sequence[Item]], object]
+) -> None:
     """Does something with the items of every batch before they are scored."""
     run = Detector.score_items
 
-    def score(self: Detector, items: Sequence[Item], *, risk: float | None = None) -> list[Score]:
+    def score(
+        self: Detector, items: Sequence[Item], *, risk: float | None = None
+    ) -> list[Score]:
         act(items)
         return run(self, items, risk=risk)
 
@@ -67,15 +71,26 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     opened.set()
 
 
-def test_four_times_what_it_can_bear(small: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    before_scoring(monkeypatch, lambda items: time.sleep(0.02 * len(items)))  # 50 items a second, at best
+def test_four_times_what_it_can_bear(
+    small: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_scoring(
+        monkeypatch, lambda items: time.sleep(0.02 * len(items))
+    )  # 50 items a second, at best
     statuses: list[int] = []
-    body = json.dumps({"items": [{"question": "Who wrote it?", "answer": "nobody"}] * 3})
+    body = json.dumps(
+        {"items": [{"question": "Who wrote it?", "answer": "nobody"}] * 3}
+    )
 
     def client(number: int) -> None:
-        line, until = http.client.HTTPConnection(small.address.removeprefix("http://")), time.monotonic() + 2.0
+        line, until = (
+            http.client.HTTPConnection(small.address.removeprefix("http://")),
+            time.monotonic() + 2.0,
+        )
         while time.monotonic() < until:
-            line.request("POST", "/v1/score", body, {"content-type": "application/json"})
+            line.request(
+                "POST", "/v1/score", body, {"content-type": "application/json"}
+            )
             answer = line.getresponse()
             answer.read()
             statuses.append(answer.status)
@@ -129,7 +144,10 @@ def test_a_poisoned_item_fails_alone(
         assert found["log_odds"] == pytest.approx(one.log_odds, abs=1e-4)
         assert "error" not in found
     assert told[-1]["error"]["param"] == f"items[{len(PAIRS)}]"
-    assert (told[-1]["truth_probability"], told[-1]["error"]["code"]) == (None, "item_failed")
+    assert (told[-1]["truth_probability"], told[-1]["error"]["code"]) == (
+        None,
+        "item_failed",
+    )
     alone = served.score(("Who?", "poison"))
     assert (alone.status_code, alone.json()["error"]["code"]) == (422, "item_failed")
     assert "index out of range" not in alone.text
@@ -151,28 +169,43 @@ def test_memory_that_runs_out_halves_the_batch(
     answer = small.score(*PAIRS)
     assert answer.status_code == 200, answer.text
     told = answer.json()["items"]
-    assert [one["log_odds"] for one in told] == pytest.approx([one.log_odds for one in wanted], abs=1e-4)
+    assert [one["log_odds"] for one in told] == pytest.approx(
+        [one.log_odds for one in wanted], abs=1e-4
+    )
     assert small.service.thread.batch_tokens < 200
     assert max(sizes) > 1
 
 
-def test_a_step_that_fails_ends_its_answers_only(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails_ends_its_answers_only(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     body = {"messages": [{"role": "user", "content": "Why?"}], "max_tokens": 4}
     with monkeypatch.context() as patch:
-        patch.setattr(DecodingBatch, "_choose", lambda self, step: (_ for _ in ()).throw(RuntimeError("secret words")))
+        patch.setattr(
+            DecodingBatch,
+            "_choose",
+            lambda self, step: (_ for _ in ()).throw(RuntimeError("secret words")),
+        )
         answer = served.client.post("/v1/chat/completions", json=body)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (
+            500,
+            "internal_error",
+        )
         assert "secret" not in answer.text
     assert served.client.post("/v1/chat/completions", json=body).status_code == 200
 
 
-def test_a_lost_device_ends_the_service(tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_device_ends_the_service(
+    tiny_llama: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def lose(items: Sequence[Item]) -> None:
         raise torch.AcceleratorError("an illegal memory access was encountered")
 
     with running(tiny_llama) as service:
         before_scoring(monkeypatch, lose)
-        with pytest.raises(httpx.HTTPError):  # nobody is told that the item was to blame
+        with pytest.raises(
+            httpx.HTTPError
+        ):  # nobody is told that the item was to blame
             service.score(PAIRS[0]).raise_for_status()
         assert eventually(lambda: service.server.should_exit)
         assert isinstance(service.service.thread.error, torch.AcceleratorError)
@@ -199,7 +232,9 @@ def test_it_ends_while_the_model_is_still_loading(tiny_llama: LanguageModel) -> 
         service.thread.join(60)
 
 
-def test_requests_in_the_running_batch_learn_of_the_end(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_in_the_running_batch_learn_of_the_end(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun, opened = threading.Event(), threading.Event()
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
         before_scoring(patch, lambda items: (begun.set(), opened.wait(20)))
@@ -211,11 +246,16 @@ def test_requests_in_the_running_batch_learn_of_the_end(served: Running, monkeyp
             assert not opened.is_set()
         finally:
             opened.set()
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "shutting_down")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (
+        503,
+        "shutting_down",
+    )
     assert served.score(PAIRS[0]).status_code == 200
 
 
-def test_memory_that_runs_out_ends_a_chat_only(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_runs_out_ends_a_chat_only(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     step, left = DecodingBatch._step, [None] * 2
 
     def short_of_memory(self: DecodingBatch, ids: torch.Tensor) -> torch.Tensor:
@@ -224,10 +264,15 @@ def test_memory_that_runs_out_ends_a_chat_only(served: Running, monkeypatch: pyt
         left.pop()
         return step(self, ids)
 
-    body = {"messages": [{"role": "user", "content": "Who wrote Dracula?"}], "max_tokens": 8}
+    body = {
+        "messages": [{"role": "user", "content": "Who wrote Dracula?"}],
+        "max_tokens": 8,
+    }
     with monkeypatch.context() as patch:
         patch.setattr(DecodingBatch, "_step", short_of_memory)
-        answer = served.client.post("/v1/chat/completions", json={**body, "stream": True})
+        answer = served.client.post(
+            "/v1/chat/completions", json={**body, "stream": True}
+        )
     assert answer.status_code == 422
     assert answer.json()["error"]["message"].startswith("Memory does not suffice")
     assert served.client.post("/v1/chat/completions", json=body).status_code == 200

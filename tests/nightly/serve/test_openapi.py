@@ -34,7 +34,9 @@ CHECKS = [
 
 def test_the_file_is_what_the_code_says() -> None:
     written = (DOCS / "openapi.json").read_text(encoding="utf-8")
-    assert written == openapi_text(), "the routes have changed: python tools/write_openapi.py"
+    assert written == openapi_text(), (
+        "the routes have changed: python tools/write_openapi.py"
+    )
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
@@ -42,7 +44,9 @@ def test_every_route_does_what_is_described(
     served: Running, mode: GenerationMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests that fit the description and such that do not: schemathesis makes both from it."""
-    monkeypatch.setattr(served.service, "limits", replace(served.service.limits, answer_tokens=8))
+    monkeypatch.setattr(
+        served.service, "limits", replace(served.service.limits, answer_tokens=8)
+    )
     described = schemathesis.openapi.from_url(f"{served.address}/openapi.json")
     operations = [found.ok() for found in described.get_all_operations()]
     assert len(operations) >= 8

@@ -28,7 +28,9 @@ from repo import ROOT
 
 
 @pytest.fixture(scope="module")
-def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(
+    save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A detector of a model that lies in a folder."""
     place = tmp_path_factory.mktemp("bundles") / "probe"
     write_bundle(place, trained_on(load_model(str(save_tiny("llama")))))
@@ -37,7 +39,9 @@ def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 
 def refused(*arguments: object) -> str:
     words = ["serve", *map(str, arguments)]
-    with ThreadPoolExecutor(1) as pool:  # a browser of other tests may have an event loop in this thread
+    with ThreadPoolExecutor(
+        1
+    ) as pool:  # a browser of other tests may have an event loop in this thread
         done = pool.submit(lambda: invoke(*words)).result()
     assert done.exit_code == 2, done.output
     assert done.stdout == ""
@@ -48,40 +52,69 @@ def refused(*arguments: object) -> str:
 def changed(bundle: Path, place: Path, **setting: Any) -> Path:
     """The same detector for another model."""
     trained: TrainedDetector = read_bundle(bundle)
-    write_bundle(place, replace(trained, setting=replace(trained.setting, **setting), sha256=None))
+    write_bundle(
+        place,
+        replace(trained, setting=replace(trained.setting, **setting), sha256=None),
+    )
     return place
 
 
-def test_mistakes_are_one_line(bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_one_line(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "Give the bundles to serve, or --demo" in refused()
     assert "Give the bundles to serve, or --demo" in refused(bundle, "--demo")
     assert "there are no keys; add --keys-file" in refused(bundle, "--host", "0.0.0.0")
     assert "there is no such folder" in refused(tmp_path / "none")
-    assert "Device 'tpu' cannot be used" in refused(bundle, "--device", "tpu", "--port", 0, "--quiet")
-    assert "Unknown dtype 'int1'" in refused(bundle, "--dtype", "int1", "--port", 0, "--quiet")
+    assert "Device 'tpu' cannot be used" in refused(
+        bundle, "--device", "tpu", "--port", 0, "--quiet"
+    )
+    assert "Unknown dtype 'int1'" in refused(
+        bundle, "--dtype", "int1", "--port", 0, "--quiet"
+    )
     assert "is given twice" in refused(bundle, bundle)
     other = changed(bundle, tmp_path / "other", fingerprint="another", model="another")
     assert "The bundles are of different models" in refused(bundle, other)
-    assert "does not fit" in refused(other, "--port", 0, "--quiet")  # known only once the model is there
+    assert "does not fit" in refused(
+        other, "--port", 0, "--quiet"
+    )  # known only once the model is there
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     for file in bundle.iterdir():
         (damaged / file.name).write_bytes(file.read_bytes()[:-3])
     assert "cannot be used" in refused(damaged)
     with listen("127.0.0.1", 0) as taken:
-        assert "Cannot listen on" in refused(bundle, "--port", address_of(taken).rpartition(":")[2])
+        assert "Cannot listen on" in refused(
+            bundle, "--port", address_of(taken).rpartition(":")[2]
+        )
     monkeypatch.setattr(serve_command, "NEEDED", ("fastapi", "no_such_library"))
     assert 'pip install "anchorscope[serve]"' in refused(bundle)
 
 
 def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
-    options = ["--port", "0", "--json", "--device", "cpu", "--log-file", str(tmp_path / "log")]
+    options = [
+        "--port",
+        "0",
+        "--json",
+        "--device",
+        "cpu",
+        "--log-file",
+        str(tmp_path / "log"),
+    ]
     command = [sys.executable, "-m", "anchorscope", "serve", str(bundle), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as done:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    ) as done:
         assert done.stdout is not None
         told = json.loads(done.stdout.readline())
         assert told["detectors"] == ["probe"]
-        items = [{"question": question, "answer": answer} for question, answer in PAIRS] * 20
+        items = [
+            {"question": question, "answer": answer} for question, answer in PAIRS
+        ] * 20
         statuses: list[int] = []
         began = threading.Event()
 
@@ -89,7 +122,9 @@ def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
             with httpx.Client(base_url=told["url"], timeout=60) as client:
                 assert client.get("/readyz").status_code == 200
                 began.set()
-                statuses.append(client.post("/v1/score", json={"items": items}).status_code)
+                statuses.append(
+                    client.post("/v1/score", json={"items": items}).status_code
+                )
 
         asking = threading.Thread(target=ask)
         asking.start()
@@ -107,15 +142,36 @@ def test_it_ends_calmly_under_load(bundle: Path, tmp_path: Path) -> None:
 
 
 @contextmanager
-def two_processes(*options: object) -> Iterator[tuple[subprocess.Popen[str], str, list[int]]]:
+def two_processes(
+    *options: object,
+) -> Iterator[tuple[subprocess.Popen[str], str, list[int]]]:
     """A service of two processes: the parent, the address once both are ready, and their numbers; all end."""
-    command = [sys.executable, "-m", "anchorscope", "serve", "--processes", "2", "--port", "0", "--json", *options]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [
+        sys.executable,
+        "-m",
+        "anchorscope",
+        "serve",
+        "--processes",
+        "2",
+        "--port",
+        "0",
+        "--json",
+        *options,
+    ]
+    pipes: dict[str, Any] = {
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     with subprocess.Popen([*map(str, command)], **pipes) as parent:
         try:
             assert parent.stdout is not None
             url = json.loads(parent.stdout.readline())["url"]
-            children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
+            children = (
+                Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+                .read_text()
+                .split()
+            )
             assert len(children) == 2
             yield parent, url, [*map(int, children)]
         finally:
@@ -129,11 +185,18 @@ def two_processes(*options: object) -> Iterator[tuple[subprocess.Popen[str], str
 def test_processes_share_a_port_and_their_numbers(bundle: Path, tmp_path: Path) -> None:
     with two_processes(bundle, "--log-file", tmp_path / "log") as (parent, url, _):
         about = [httpx.get(f"{url}/v1/models").json()["data"][0] for _ in range(40)]
-        assert len({model["created"] for model in about}) == 2  # they started one after the other
+        assert (
+            len({model["created"] for model in about}) == 2
+        )  # they started one after the other
         numbers = httpx.get(f"{url}/metrics").text.splitlines()
-        assert 'anchorscope_requests_total{route="/v1/models",status="200"} 40.0' in numbers
+        assert (
+            'anchorscope_requests_total{route="/v1/models",status="200"} 40.0'
+            in numbers
+        )
         assert "anchorscope_ready 1.0" in numbers
-        assert "Cannot listen on" in refused(bundle, "--processes", 2, "--port", url.rpartition(":")[2])
+        assert "Cannot listen on" in refused(
+            bundle, "--processes", 2, "--port", url.rpartition(":")[2]
+        )
         parent.terminate()
         assert parent.wait(60) == 0
         assert parent.stderr is not None
@@ -146,12 +209,27 @@ def test_a_process_that_dies_ends_the_others(bundle: Path, tmp_path: Path) -> No
         os.kill(children[1], signal.SIGKILL)
         assert parent.wait(60) == 3
         assert parent.stderr is not None
-        assert parent.stderr.read().startswith("incomplete: A process of the service ended (signal 9)")
+        assert parent.stderr.read().startswith(
+            "incomplete: A process of the service ended (signal 9)"
+        )
     with two_processes(bundle) as (parent, _, _):
         parent.kill()  # the children end with it
     other = changed(bundle, tmp_path / "other", fingerprint="another", model="another")
-    command = [sys.executable, "-m", "anchorscope", "serve", str(other), "--processes", "2", "--port", "0", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "anchorscope",
+        "serve",
+        str(other),
+        "--processes",
+        "2",
+        "--port",
+        "0",
+        "--json",
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "does not fit" in done.stderr
 
@@ -161,21 +239,51 @@ def test_the_demos_detector_is_whole_and_of_the_embedded_model() -> None:
     assert trained.setting.source == "smollm2-135m"
     assert trained.card.calibration
     quality = {(row["metric"], row["prevalence"]): row for row in trained.card.quality}
-    assert f"AUROC {quality['auroc', 'balanced']['value']:.3f}" in (ROOT / "docs" / "serving.md").read_text()
+    assert (
+        f"AUROC {quality['auroc', 'balanced']['value']:.3f}"
+        in (ROOT / "docs" / "serving.md").read_text()
+    )
 
 
 @pytest.mark.embedded
 def test_the_demo_knows_paris() -> None:
-    command = [sys.executable, "-m", "anchorscope", "serve", "--demo", "--port", "0", "--json", "--device", "cpu"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ) as done:
+    command = [
+        sys.executable,
+        "-m",
+        "anchorscope",
+        "serve",
+        "--demo",
+        "--port",
+        "0",
+        "--json",
+        "--device",
+        "cpu",
+    ]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    ) as done:
         assert done.stdout is not None
         told = json.loads(done.stdout.readline())
         question = "What is the capital of France?"
         with httpx.Client(base_url=told["url"], timeout=120) as client:
-            items = [{"question": question, "answer": answer} for answer in ("Paris", "Lyon")]
-            paris, lyon = client.post("/v1/score", json={"items": items}).json()["items"]
-            asked = {"model": "default", "messages": [{"role": "user", "content": question}], "truth": True}
-            (choice,) = client.post("/v1/chat/completions", json=asked).json()["choices"]
+            items = [
+                {"question": question, "answer": answer} for answer in ("Paris", "Lyon")
+            ]
+            paris, lyon = client.post("/v1/score", json={"items": items}).json()[
+                "items"
+            ]
+            asked = {
+                "model": "default",
+                "messages": [{"role": "user", "content": question}],
+                "truth": True,
+            }
+            (choice,) = client.post("/v1/chat/completions", json=asked).json()[
+                "choices"
+            ]
         done.send_signal(signal.SIGTERM)
         assert done.wait(60) == 0
     assert paris["truth_probability"] > 0.5 > lyon["truth_probability"]

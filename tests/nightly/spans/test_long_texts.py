@@ -43,8 +43,22 @@ UNITS = [
     "May 5, 1999, ",
     "name'''",
 ]
-UNITS += ['"', '"a" ', "\u201ca\u201d", "\u201ca ", "e\u0301", "\u05e9\u05dc\u05d5\u05dd "]
-UNITS += ["\u200b", "\U0001f469\u200d\U0001f467 ", "a \u2013 ", "Anna\n\nwrote ", "\u6771\u4eac", "\x00"]
+UNITS += [
+    '"',
+    '"a" ',
+    "\u201ca\u201d",
+    "\u201ca ",
+    "e\u0301",
+    "\u05e9\u05dc\u05d5\u05dd ",
+]
+UNITS += [
+    "\u200b",
+    "\U0001f469\u200d\U0001f467 ",
+    "a \u2013 ",
+    "Anna\n\nwrote ",
+    "\u6771\u4eac",
+    "\x00",
+]
 TEXTS = {
     **{unit: (unit * SIZE)[:SIZE] for unit in UNITS},
     "marks after what": "what" + "'" * SIZE,
@@ -67,14 +81,22 @@ RULES: dict[str, Callable[[str], object]] = {
     "key words": lambda text: locate_question_words(ask(text)),
     "key words with a subject": lambda text: locate_question_words(ask(text, "Anna")),
     "entity": lambda text: answer_entity(text, SHORT),
-    "entity, long question": lambda text: (answer_entity(text, text), answer_entity("It is Anna, I think", text)),
-    "grade": lambda text: (grade(text, ["Emma Woodhouse"], SHORT), grade(text, ["1815"], "How many?")),
+    "entity, long question": lambda text: (
+        answer_entity(text, text),
+        answer_entity("It is Anna, I think", text),
+    ),
+    "grade": lambda text: (
+        grade(text, ["Emma Woodhouse"], SHORT),
+        grade(text, ["1815"], "How many?"),
+    ),
     "grade, long accepted answer": lambda text: grade("Emma", [text], SHORT),
     "grade, long question": lambda text: grade("It is Emma", ["Emma"], text),
     "forms": lambda text: forms(text[:1000]),
     "don't know": says_dont_know,
     "tokens": lambda text: tokens_in_spans(
-        [(at, at + 3) for at in range(0, SIZE, 3)], [(at, at + 2) for at in range(0, SIZE, 7)], text
+        [(at, at + 3) for at in range(0, SIZE, 3)],
+        [(at, at + 2) for at in range(0, SIZE, 7)],
+        text,
     ),
 }
 

@@ -21,7 +21,10 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
     result = invoke("run", written, "--out", out, "--json")
     assert result.exit_code == 2, result.stderr
     told = json.loads(result.stdout)
-    assert [(run["name"], run["state"]) for run in told["runs"]] == [("few", "failed"), ("tiny-llama", "done")]
+    assert [(run["name"], run["state"]) for run in told["runs"]] == [
+        ("few", "failed"),
+        ("tiny-llama", "done"),
+    ]
     assert "error: 1 of 2 runs failed; the first, few: " in result.stderr
     line = told["runs"][0]["error"]
     assert line
@@ -29,16 +32,22 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
     assert not (out / "runs" / "few").exists()
 
     page = (out / "comparison" / "report.html").read_text(encoding="utf-8")
-    assert 'href="../runs/tiny-llama/report.html"' not in page  # this one was made without its page
+    assert (
+        'href="../runs/tiny-llama/report.html"' not in page
+    )  # this one was made without its page
     assert "Not in any number here, because they failed: few." in page
-    assert line.split(";")[0] in (out / "comparison" / "report.md").read_text(encoding="utf-8").replace("\\", "")
+    assert line.split(";")[0] in (out / "comparison" / "report.md").read_text(
+        encoding="utf-8"
+    ).replace("\\", "")
     table = pl.read_csv(out / "comparison" / "summary.csv", infer_schema_length=None)
     assert set(table["run"]) == {"tiny-llama"}
 
     # Fixed in its place, and named by its folder alone: what failed is run, and nothing else.
     (out / "mine.txt").write_text("mine")
     text = (out / "study.toml").read_text()
-    (out / "study.toml").write_text(text.replace("limit = 5", "").replace(", }", " }").replace(",  }", " }"))
+    (out / "study.toml").write_text(
+        text.replace("limit = 5", "").replace(", }", " }").replace(",  }", " }")
+    )
     assert invoke("status", out).stdout.splitlines()[1].split() == ["few", "waiting"]
     asked = []
 
@@ -51,11 +60,15 @@ def test_runs_that_fail_are_told_and_the_others_go_on(
         result = invoke("run", "--out", out, "--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert asked == ["few"]
-    assert invoke("status", written, "--out", out).stdout.startswith("small: 2 runs, 1 done, 1 waiting\n")
+    assert invoke("status", written, "--out", out).stdout.startswith(
+        "small: 2 runs, 1 done, 1 waiting\n"
+    )
     assert invoke("status", "--out", out).stdout.startswith("small: 2 runs, 2 done\n")
     assert (out / "mine.txt").read_text() == "mine"
 
     with watching() as made:
         assert invoke("run", "--out", out).exit_code == 0
     assert made == []
-    assert json.loads(invoke("report", out, "--json").stdout)["report"] == str(out / "comparison" / "report.html")
+    assert json.loads(invoke("report", out, "--json").stdout)["report"] == str(
+        out / "comparison" / "report.html"
+    )

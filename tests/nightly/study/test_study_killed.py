@@ -37,19 +37,30 @@ def wait_for(done: Callable[[], bool], pid: int) -> None:
 def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
     write_study: WriteStudy, tmp_path: Path
 ) -> None:
-    written, out = write_study(seeds=[0, 1], defaults={"max_per_class": 30, "folds": 2}), tmp_path / "out"
+    written, out = (
+        write_study(seeds=[0, 1], defaults={"max_per_class": 30, "folds": 2}),
+        tmp_path / "out",
+    )
     study = read_study(written)
 
     def states() -> list[str]:
         return [run.state for run in status_of(study, out).runs]
 
     def at_work(place: int) -> Any:
-        return lambda: (run := status_of(study, out).runs[place]).state == "running" and run.steps > 1
+        return lambda: (
+            (run := status_of(study, out).runs[place]).state == "running"
+            and run.steps > 1
+        )
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", STARTS, str(written), "--out", str(out)]
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
     ) as starter:
         assert starter.stdin is not None
         assert starter.stdout is not None
@@ -63,7 +74,9 @@ def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
             assert int(starter.stdout.readline()) == -signal.SIGKILL
             assert states() == then
             assert not status_of(study, out).running
-    assert (out / "comparison" / "report.html").is_file() is False  # it comes when all of a model is done
+    assert (
+        out / "comparison" / "report.html"
+    ).is_file() is False  # it comes when all of a model is done
     result = invoke("run", written, "--out", out, "--json")
     assert result.exit_code == 0, result.stderr
     assert states() == ["done", "done"]

@@ -52,16 +52,22 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for name in ("one", "two"):
         card = json.dumps(answer_card(findings, read(findings)).record())
         folder = write_run(runs / name, findings, answer=card)
-        (folder / "report.html").write_text(f"<!doctype html><html lang=en><title>{name}</title><h1>Report {name}</h1>")
+        (folder / "report.html").write_text(
+            f"<!doctype html><html lang=en><title>{name}</title><h1>Report {name}</h1>"
+        )
     with ViewServer(runs) as server:
-        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        serving = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}
+        )
         serving.start()
         yield server.address
         server.shutdown()
         serving.join()
 
 
-def test_the_table_of_runs_sorts_and_reports_open(open_served: OpenServed, address: str) -> None:
+def test_the_table_of_runs_sorts_and_reports_open(
+    open_served: OpenServed, address: str
+) -> None:
     page = open_served(address)
     assert page.locator("tbody tr").count() == 2
     assert fits(page)

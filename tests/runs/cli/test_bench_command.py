@@ -11,9 +11,18 @@ from commands import invoke
 
 @pytest.fixture
 def quick(save_tiny, monkeypatch) -> list[str]:
-    monkeypatch.setitem(measuring._MATMUL_SIZE, "cpu", 256)  # the machine's peak need not be exact here
+    monkeypatch.setitem(
+        measuring._MATMUL_SIZE, "cpu", 256
+    )  # the machine's peak need not be exact here
     options = "--device cpu --items 4 --repeats 1 --seconds 0.01 --shared 6 --own 13 --work knockout"
-    return ["bench", "--model", str(save_tiny("llama")), *options.split(), "--ways", "anchorscope,plain-batched"]
+    return [
+        "bench",
+        "--model",
+        str(save_tiny("llama")),
+        *options.split(),
+        "--ways",
+        "anchorscope,plain-batched",
+    ]
 
 
 def test_json_is_one_object_and_a_file(quick, tmp_path: Path) -> None:
@@ -34,7 +43,11 @@ def test_the_table_goes_to_standard_output(quick) -> None:
     assert result.exit_code == 0, result.stderr
     assert result.stderr == ""
     lines = result.stdout.splitlines()
-    assert next(line for line in lines if line.startswith("work")).split()[:3] == ["work", "way", "done"]
+    assert next(line for line in lines if line.startswith("work")).split()[:3] == [
+        "work",
+        "way",
+        "done",
+    ]
     assert any(line.startswith("knockout  plain-batched") for line in lines)
 
 
@@ -44,8 +57,14 @@ def test_the_table_goes_to_standard_output(quick) -> None:
         (["--ways", "plane"], "Unknown way 'plane'; allowed: "),
         (["--repeats", "0"], "--repeats 0 is too small; allowed: 1 or more."),
         (["--dtype", "int4"], "Unknown dtype 'int4'"),
-        (["--out", "no/such/x.json"], "--out no/such/x.json is in a folder that does not exist"),
-        (["--out", __file__], f"--out {__file__} is there already; choose another name"),
+        (
+            ["--out", "no/such/x.json"],
+            "--out no/such/x.json is in a folder that does not exist",
+        ),
+        (
+            ["--out", __file__],
+            f"--out {__file__} is there already; choose another name",
+        ),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], message: str) -> None:

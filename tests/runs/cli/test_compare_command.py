@@ -16,11 +16,19 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Two runs that differ in their seeds; figures are left out, they take the time and have tests of their own."""
     monkeypatch.setattr(comparison, "save_all", lambda *_: None)
     sizes = {"Small": 10**8, "Large": 10**9}
-    made = [model_findings(name, parameters=size, datasets=("popqa",)) for name, size in sizes.items()]
-    return [str(write_run(tmp_path / one.model, one, seed=seed)) for seed, one in enumerate(made)]
+    made = [
+        model_findings(name, parameters=size, datasets=("popqa",))
+        for name, size in sizes.items()
+    ]
+    return [
+        str(write_run(tmp_path / one.model, one, seed=seed))
+        for seed, one in enumerate(made)
+    ]
 
 
-def test_one_object_for_programs_and_warnings_for_people(runs: list[str], tmp_path: Path) -> None:
+def test_one_object_for_programs_and_warnings_for_people(
+    runs: list[str], tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     result = invoke("compare", *runs, "--out", str(out), "--json")
     assert result.exit_code == 0, result.stderr
@@ -28,13 +36,23 @@ def test_one_object_for_programs_and_warnings_for_people(runs: list[str], tmp_pa
     assert told["out"] == str(out)
     assert [one["run"] for one in told["runs"]] == ["Small", "Large"]
     assert [one["name"] for one in told["differences"]] == ["seed"]
-    assert told["readings"] == json.loads((out / "observations.json").read_text(encoding="utf-8"))
+    assert told["readings"] == json.loads(
+        (out / "observations.json").read_text(encoding="utf-8")
+    )
     assert Path(told["report"]).is_file()
-    assert all(sentence in (out / "report.md").read_text(encoding="utf-8") for sentence in told["answer"])
-    assert "warning: seed: 0 in Small; 1 in Large. Questions, folds and resamples were drawn again.\n" in result.stderr
+    assert all(
+        sentence in (out / "report.md").read_text(encoding="utf-8")
+        for sentence in told["answer"]
+    )
+    assert (
+        "warning: seed: 0 in Small; 1 in Large. Questions, folds and resamples were drawn again.\n"
+        in result.stderr
+    )
 
 
-def test_people_are_told_where_the_chart_is_and_quiet_is_quiet(runs: list[str], tmp_path: Path) -> None:
+def test_people_are_told_where_the_chart_is_and_quiet_is_quiet(
+    runs: list[str], tmp_path: Path
+) -> None:
     result = invoke("compare", *runs[::-1], "--out", str(tmp_path / "a"))
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.endswith(f"report: {tmp_path / 'a' / 'report.html'}\n")
@@ -49,10 +67,22 @@ def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
     elsewhere = str(write_run(tmp_path / "other", other, site="residual"))
     out = ["--out", str(tmp_path / "out")]
     for arguments, message in (
-        ([*runs, elsewhere, *out], "error: These runs are not comparable: site: mlp in Small and Large"),
-        ([*runs, *out, "--allow", "sight"], "error: Unknown difference 'sight'; allowed: all, balance"),
-        ([*runs, *out, "--names", "a"], "error: --names takes one name per run, in the order of the runs"),
-        ([*runs, *out, "--names", "a, a"], "error: --names takes one name per run, in the order of the runs"),
+        (
+            [*runs, elsewhere, *out],
+            "error: These runs are not comparable: site: mlp in Small and Large",
+        ),
+        (
+            [*runs, *out, "--allow", "sight"],
+            "error: Unknown difference 'sight'; allowed: all, balance",
+        ),
+        (
+            [*runs, *out, "--names", "a"],
+            "error: --names takes one name per run, in the order of the runs",
+        ),
+        (
+            [*runs, *out, "--names", "a, a"],
+            "error: --names takes one name per run, in the order of the runs",
+        ),
         (runs, "error: Missing option '--out'."),
     ):
         result = invoke("compare", *arguments)
@@ -64,7 +94,9 @@ def test_mistakes_are_one_line(runs: list[str], tmp_path: Path) -> None:
 
 def test_names_and_claims(runs: list[str], tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = invoke("compare", *runs, "--out", str(out), "--names", "one, two", "--claims", "--json")
+    result = invoke(
+        "compare", *runs, "--out", str(out), "--names", "one, two", "--claims", "--json"
+    )
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert [one["run"] for one in told["runs"]] == ["one", "two"]
@@ -77,7 +109,13 @@ def test_names_and_claims(runs: list[str], tmp_path: Path) -> None:
 
 def test_a_name_cannot_command_the_terminal(runs: list[str], tmp_path: Path) -> None:
     odd = model_findings("odd\x1b[31m", datasets=("popqa",))
-    result = invoke("compare", runs[0], str(write_run(tmp_path / "odd", odd, seed=9)), "--out", str(tmp_path / "out"))
+    result = invoke(
+        "compare",
+        runs[0],
+        str(write_run(tmp_path / "odd", odd, seed=9)),
+        "--out",
+        str(tmp_path / "out"),
+    )
     assert result.exit_code == 0, result.stderr
     assert "seed: 0 in Small" in result.stderr
     assert "\x1b" not in result.stderr

@@ -32,10 +32,21 @@ QUALITY = {
 
 
 @pytest.fixture(scope="module")
-def bundle(save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle(
+    save_tiny: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     place = tmp_path_factory.mktemp("bundles") / "probe"
-    card = Card("made <b>up</b>", (QUALITY,), ("popqa",), ("knows nothing",), {"anchorscope": "0.1.0"})
-    write_bundle(place, trained_on(load_model(str(save_tiny("llama"))), fitted=probe(), card=card))
+    card = Card(
+        "made <b>up</b>",
+        (QUALITY,),
+        ("popqa",),
+        ("knows nothing",),
+        {"anchorscope": "0.1.0"},
+    )
+    write_bundle(
+        place,
+        trained_on(load_model(str(save_tiny("llama"))), fitted=probe(), card=card),
+    )
     return place
 
 
@@ -67,22 +78,35 @@ def test_the_card_says_what_the_bundle_does(bundle: Path, tmp_path: Path) -> Non
     assert "nothing was measured" in run("card", tmp_path / "bare").stdout
 
 
-def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(bundle: Path, tmp_path: Path) -> None:
+def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(
+    bundle: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "probe"
     for _ in range(2):  # its own files are replaced
         result = run("export", bundle, "--out", out, "--json")
         assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["files"] == ["probe.json", "probe.safetensors"]
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "bundle-format.md").read_text(), re.S)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs" / "bundle-format.md").read_text(), re.S
+    )
     names: dict[str, Any] = {}
     exec(code, names)
     detector = Detector.load(bundle)
-    for pair in (("Who wrote Dracula?", "Bram Stoker"), ("What is the capital of Peru?", "Lima")):
+    for pair in (
+        ("Who wrote Dracula?", "Bram Stoker"),
+        ("What is the capital of Peru?", "Lima"),
+    ):
         wanted = detector.score(*pair).truth_probability
         assert names["truth_probability"](out, *pair) == pytest.approx(wanted, abs=1e-5)
     assert len(code.split("def ")[1].splitlines()) <= 20
-    whole = replace(read_bundle(bundle), fitted=added((probe(), probe(("clean", "mlp", 2)))))
+    whole = replace(
+        read_bundle(bundle), fitted=added((probe(), probe(("clean", "mlp", 2))))
+    )
     write_bundle(tmp_path / "sum", whole)
-    assert "is not one linear probe" in refused("export", tmp_path / "sum", "--out", tmp_path / "none")
-    assert "is no bundle (it holds 'probe') and is not replaced" in refused("export", bundle, "--out", tmp_path)
+    assert "is not one linear probe" in refused(
+        "export", tmp_path / "sum", "--out", tmp_path / "none"
+    )
+    assert "is no bundle (it holds 'probe') and is not replaced" in refused(
+        "export", bundle, "--out", tmp_path
+    )
     assert not (tmp_path / "none").exists()

@@ -20,7 +20,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     findings, _ = make_items()
     words = [[EVIL.index("king"), EVIL.index("king") + 4]]
     findings = with_texts(
-        findings, 1, question=EVIL, question_words=words, model_answer="\x1b[2J[red]Bern", subject=None
+        findings,
+        1,
+        question=EVIL,
+        question_words=words,
+        model_answer="\x1b[2J[red]Bern",
+        subject=None,
     )
     # The same id in two datasets.
     findings = with_texts(findings, 41, item_id="twice")
@@ -28,7 +33,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # An id that looks like another item's dataset and id, and one that would steer the terminal, twice.
     findings = with_texts(findings, 14, item_id="triviaqa/triviaqa-5")
     findings = with_texts(findings, 16, item_id="\x1b[2Jclear me")
-    findings = with_texts(findings, findings.items.height - 3, item_id="\x1b[2Jclear me")
+    findings = with_texts(
+        findings, findings.items.height - 3, item_id="\x1b[2Jclear me"
+    )
     return write_run(tmp_path_factory.mktemp("runs") / "one", findings)
 
 
@@ -57,7 +64,10 @@ def test_json_is_one_object_with_every_number(folder):
 def test_what_would_steer_the_terminal_is_a_sign(folder):
     result = ask(folder, "popqa-1")
     assert result.exit_code == 0
-    assert "Who ␛[31mis␛]0;title␇ [bold]the [/bold]� ⟦king⟧  of Bern? :smile:" in result.stdout
+    assert (
+        "Who ␛[31mis␛]0;title␇ [bold]the [/bold]� ⟦king⟧  of Bern? :smile:"
+        in result.stdout
+    )
     assert "␛[2J[red]Bern" in result.stdout
     assert not any(letter in result.stdout for letter in "\x1b\x07\u202e")
 
@@ -65,13 +75,17 @@ def test_what_would_steer_the_terminal_is_a_sign(folder):
 def test_a_run_shows_its_card_and_a_few_items(folder):
     result = ask(folder)
     card, _, listed = result.stdout.partition("\nA few items\n")
-    assert listed.startswith("popqa/popqa-0  What is the capital of the land of Bern, number 0? → Bern (")
+    assert listed.startswith(
+        "popqa/popqa-0  What is the capital of the land of Bern, number 0? → Bern ("
+    )
     assert len(listed.splitlines()) == 10
     said = open_finished(folder).card
     assert said.sentence.split()[0] in card
     assert said.trust is not None
     assert f"Trust it? {said.trust.verdict.capitalize()}" in card
-    assert json.loads(ask(folder, "--json").stdout)["answer"] == json.loads(json.dumps(said.record()))
+    assert json.loads(ask(folder, "--json").stdout)["answer"] == json.loads(
+        json.dumps(said.record())
+    )
     assert f"open one with: anchorscope show {folder} popqa/popqa-0" in result.stderr
     assert ask(folder, "--quiet").stderr == ""
 
@@ -81,7 +95,10 @@ def test_mistakes(folder, tmp_path):
     assert near.startswith("No item 'popqa-0x' among the 84 of ")
     assert "The nearest: 'popqa-0'," in near
     assert "triviaqa/triviaqa-7" in mistake(folder, "triviaqa/trivaqa-7")
-    assert mistake(folder, "twice") == "The item 'twice' is in several datasets; name one: popqa/twice, triviaqa/twice."
+    assert (
+        mistake(folder, "twice")
+        == "The item 'twice' is in several datasets; name one: popqa/twice, triviaqa/twice."
+    )
     assert ask(folder, "popqa/twice").exit_code == 0
     assert "is not a finished run" in mistake(tmp_path, "x")
     assert len(mistake(folder, "y" * 5_000)) < 600

@@ -58,14 +58,37 @@ def test_a_body_of_another_form(served: Running, body: Any, param: str | None) -
     [
         (b"{zebra", "application/json", 400, "invalid_json"),
         (b"[" * 100_000, "application/json", 400, "invalid_json"),
-        (b'{"items": [{"question": "zebra \\ud800", "answer": "a"}]}', "application/json", 422, "invalid_request"),
+        (
+            b'{"items": [{"question": "zebra \\ud800", "answer": "a"}]}',
+            "application/json",
+            422,
+            "invalid_request",
+        ),
         (b'{"items": [], "risk": NaN}', "application/json", 422, "invalid_request"),
-        (b'{"items": [], "risk": 1' + b"0" * 5000 + b"}", "application/json", 400, "invalid_json"),
-        (b"question=zebra", "application/x-www-form-urlencoded", 415, "unsupported_media_type"),
+        (
+            b'{"items": [], "risk": 1' + b"0" * 5000 + b"}",
+            "application/json",
+            400,
+            "invalid_json",
+        ),
+        (
+            b"question=zebra",
+            "application/x-www-form-urlencoded",
+            415,
+            "unsupported_media_type",
+        ),
     ],
 )
-def test_a_body_that_is_no_json(served: Running, content: bytes, kind: str, status: int, code: str) -> None:
-    refused(served.client.post("/v1/score", content=content, headers={"content-type": kind}), status, code)
+def test_a_body_that_is_no_json(
+    served: Running, content: bytes, kind: str, status: int, code: str
+) -> None:
+    refused(
+        served.client.post(
+            "/v1/score", content=content, headers={"content-type": kind}
+        ),
+        status,
+        code,
+    )
 
 
 def test_names_that_are_not_there(served: Running) -> None:
@@ -73,24 +96,40 @@ def test_names_that_are_not_there(served: Running) -> None:
     refused(served.score(("Who?", "me"), detector=SECRET), 404, "detector_not_found")
     refused(served.client.get("/v1/zebra"), 404, "not_found")
     refused(served.client.get("/v1/score"), 405, "method_not_allowed")
-    assert served.client.get("/v1/models").json()["data"][0]["id"] == served.service.model
+    assert (
+        served.client.get("/v1/models").json()["data"][0]["id"] == served.service.model
+    )
 
 
 def test_a_page_of_another_site_cannot_ask_through_the_browser(served: Running) -> None:
-    refused(served.client.get("/readyz", headers={"Host": "zebra.example"}), 403, "host_not_allowed")
+    refused(
+        served.client.get("/readyz", headers={"Host": "zebra.example"}),
+        403,
+        "host_not_allowed",
+    )
 
 
-def test_an_empty_answer_and_texts_beyond_the_context_are_not_guessed(served: Running) -> None:
-    items = [{**ITEM, "answer": " "}, {**ITEM, "question": "x" * 2100}, {**ITEM, "context": "x" * 2100}]
+def test_an_empty_answer_and_texts_beyond_the_context_are_not_guessed(
+    served: Running,
+) -> None:
+    items = [
+        {**ITEM, "answer": " "},
+        {**ITEM, "question": "x" * 2100},
+        {**ITEM, "context": "x" * 2100},
+    ]
     told = served.client.post("/v1/score", json={"items": items}).json()["items"]
-    assert [(item["truth_probability"], item["verdict"]) for item in told] == [(None, "abstain")] * 3
+    assert [(item["truth_probability"], item["verdict"]) for item in told] == [
+        (None, "abstain")
+    ] * 3
     empty, *long = [item["warnings"][-1] for item in told]
     assert empty == "the answer is empty"
     assert all("the model reads at most" in warning for warning in long)
 
 
 @pytest.fixture(scope="module")
-def strict(tiny_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def strict(
+    tiny_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
     """A server with a key and small limits, which may log texts."""
     keys = tmp_path_factory.mktemp("keys") / "keys.txt"
     keys.write_text(f"# ours\n\n{'o' * 20}\n{KEY}\n")
@@ -101,21 +140,31 @@ def strict(tiny_llama: LanguageModel, tmp_path_factory: pytest.TempPathFactory) 
         yield service
 
 
-@pytest.mark.parametrize("given", [None, "Bearer " + "k" * 31, f"Basic {KEY}", KEY, "Bearer ", "Bearer zebra"])
+@pytest.mark.parametrize(
+    "given",
+    [None, "Bearer " + "k" * 31, f"Basic {KEY}", KEY, "Bearer ", "Bearer zebra"],
+)
 def test_a_wrong_key(strict: Running, given: str | None) -> None:
     headers = {} if given is None else {"Authorization": given}
     for path in ("/v1/models", "/metrics", "/v1/zebra"):
-        with socket.create_connection(("127.0.0.1", int(strict.address.rpartition(":")[2]))) as line:
+        with socket.create_connection(
+            ("127.0.0.1", int(strict.address.rpartition(":")[2]))
+        ) as line:
             asked = http.client.HTTPConnection("127.0.0.1")
             asked.sock = line
             asked.request("GET", path, headers=headers)
             answer = asked.getresponse()
-            assert (answer.status, answer.getheader("WWW-Authenticate")) == (401, "Bearer")
+            assert (answer.status, answer.getheader("WWW-Authenticate")) == (
+                401,
+                "Bearer",
+            )
             assert json.loads(answer.read())["error"]["code"] == "invalid_api_key"
 
 
 def test_health_needs_no_key_and_the_rest_takes_the_right_one(strict: Running) -> None:
-    assert strict.client.get("/healthz", headers={"Authorization": ""}).json() == {"status": "ok"}
+    assert strict.client.get("/healthz", headers={"Authorization": ""}).json() == {
+        "status": "ok"
+    }
     assert strict.score(("Who?", "me")).status_code == 200
 
 
@@ -127,7 +176,9 @@ def test_limits(strict: Running) -> None:
         for _ in range(100):
             yield b"zebra" * 100
 
-    answer = strict.client.post("/v1/score", content=chunks(), headers={"content-type": "application/json"})
+    answer = strict.client.post(
+        "/v1/score", content=chunks(), headers={"content-type": "application/json"}
+    )
     refused(answer, 413, "body_too_large")
 
 
@@ -146,7 +197,9 @@ def test_slow_clients_are_not_waited_for(strict: Running) -> None:
     assert "request_timeout" in told
 
 
-def test_no_text_in_the_log_unless_asked_for(served: Running, strict: Running, log_file: Path) -> None:
+def test_no_text_in_the_log_unless_asked_for(
+    served: Running, strict: Running, log_file: Path
+) -> None:
     for one in (served, strict):
         one.score((SECRET, "zebra\nfake line"), model=None)
         one.client.get(f"/{SECRET}")
@@ -161,7 +214,9 @@ def test_no_text_in_the_log_unless_asked_for(served: Running, strict: Running, l
     assert not any(line.startswith("fake line") for line in told.splitlines())
 
 
-def test_a_log_that_cannot_be_written_stops_nothing(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_cannot_be_written_stops_nothing(
+    served: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     full = ServiceLog(Path("/dev/full"))
     monkeypatch.setattr(served.service, "log", full)
     for _ in range(2):
@@ -202,7 +257,9 @@ def test_who_has_no_key_takes_nobodys_place(strict: Running) -> None:
         for _ in range(3):
             assert strict.client.get("/v1/models").status_code == 200
         until = time.monotonic() + 5
-        while strict.service.requests and time.monotonic() < until:  # these three may not have been counted off yet
+        while (
+            strict.service.requests and time.monotonic() < until
+        ):  # these three may not have been counted off yet
             time.sleep(0.01)
         assert strict.service.requests == 0
     finally:

@@ -45,11 +45,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     findings = run_with_shares(datasets=("popqa",))
     folder = str(runs / "deep" / "new & <b>")
     card = answer_card(replace(findings, folder=folder), read(findings))
-    newer = write_run(runs / "deep" / "new & <b>", findings, answer=json.dumps(card.record()))
+    newer = write_run(
+        runs / "deep" / "new & <b>", findings, answer=json.dumps(card.record())
+    )
     (newer / "report.html").write_text("<!doctype html><title>the report</title>")
     (newer / ".lock").write_text(SECRET)
     (newer / "figures").mkdir()
-    (newer / "figures" / "a.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (newer / "figures" / "a.svg").write_text(
+        "<svg xmlns='http://www.w3.org/2000/svg'/>"
+    )
     (newer / "link.html").symlink_to(home / "secret.txt")
     (newer / "up").symlink_to(home)
     with open_run(runs / "half") as folder:
@@ -59,14 +63,26 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (runs / "notes" / "mine.html").write_text(SECRET)
     for name, content in {
         "both/comparison.json": {"runs": [{"run": "a"}, {"run": "b"}]},
-        "det/detection.json": {"model": "small", "bundles": ["auto"], "trained_on": ["popqa"], "warnings": ["few"]},
-        "val/validation.json": {"recovery": {"knockout": {}}, "summary": ["One.", "Two.", "Three.", "Four."]},
+        "det/detection.json": {
+            "model": "small",
+            "bundles": ["auto"],
+            "trained_on": ["popqa"],
+            "warnings": ["few"],
+        },
+        "val/validation.json": {
+            "recovery": {"knockout": {}},
+            "summary": ["One.", "Two.", "Three.", "Four."],
+        },
         "broken/comparison.json": [],
     }.items():
         (runs / name).parent.mkdir()
         (runs / name).write_text(json.dumps(sealed(content) if content else content))
-    write_run(runs / "val" / "run", make_findings(("popqa",)))  # part of the validation, not one more
-    for age, folder in enumerate((newer, runs / "both", runs / "det", runs / "val", runs / "half", older)):
+    write_run(
+        runs / "val" / "run", make_findings(("popqa",))
+    )  # part of the validation, not one more
+    for age, folder in enumerate(
+        (newer, runs / "both", runs / "det", runs / "val", runs / "half", older)
+    ):
         for file in folder.glob("*.json"):
             os.utime(file, (1_700_000_000 - 1000 * age,) * 2)
     return runs
@@ -85,19 +101,35 @@ def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
     listed = json.loads(ask(runs, "--json").stdout)
     assert listed["folder"] == str(runs)
     found = {one["name"]: one for one in listed["found"]}
-    assert list(found)[1:] == ["deep/new & <b>", "both", "det", "val", "half", "older"]  # the broken one was just made
+    assert list(found)[1:] == [
+        "deep/new & <b>",
+        "both",
+        "det",
+        "val",
+        "half",
+        "older",
+    ]  # the broken one was just made
     new = found["deep/new & <b>"]
     assert (new["kind"], new["finished"], new["page"]) == ("run", True, "report.html")
-    assert new["answer"] == json.loads((runs / "deep" / "new & <b>" / "answer.json").read_text())
+    assert new["answer"] == json.loads(
+        (runs / "deep" / "new & <b>" / "answer.json").read_text()
+    )
     (numbers,) = new["numbers"]
     own = open_finished(runs / "deep" / "new & <b>")
     assert numbers["auc"] == pytest.approx(nested_auc(own.findings, "popqa").value)
-    assert numbers["together"] == pytest.approx(share_at(own.findings, "popqa", part="together").value)
-    assert numbers["random"] == pytest.approx(share_at(own.findings, "popqa", "random").value)
+    assert numbers["together"] == pytest.approx(
+        share_at(own.findings, "popqa", part="together").value
+    )
+    assert numbers["random"] == pytest.approx(
+        share_at(own.findings, "popqa", "random").value
+    )
     assert numbers["controls"] in own.card.trust.reason
     half = found["half"]
     assert (half["finished"], half["answer"], half["about"]) == (False, None, "popqa")
-    assert half["command"] == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
+    assert (
+        half["command"]
+        == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
+    )
     assert half["lines"] == ["Not finished: 1 step is done."]
     assert found["val"]["lines"] == ["One.", "Two.", "Three."]
     assert found["broken"]["lines"][0].startswith("It cannot be read:")
@@ -106,7 +138,9 @@ def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
 def test_a_moved_run_is_listed_where_it_is(tmp_path: Path) -> None:
     findings = run_with_shares(datasets=("popqa",))
     card = answer_card(replace(findings, folder=str(tmp_path / "old")), read(findings))
-    write_run(tmp_path / "old", findings, answer=json.dumps(card.record())).rename(tmp_path / "new")
+    write_run(tmp_path / "old", findings, answer=json.dumps(card.record())).rename(
+        tmp_path / "new"
+    )
     text = ask(tmp_path, "--json").stdout
     assert str(tmp_path / "new") in text
     assert str(tmp_path / "old") not in text
@@ -130,20 +164,26 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"Cannot listen on port {port}" in mistake(runs, "--port", port, "--no-browser")
+        assert f"Cannot listen on port {port}" in mistake(
+            runs, "--port", port, "--no-browser"
+        )
 
 
 @pytest.fixture(scope="module")
 def server(runs: Path) -> Iterator[ViewServer]:
     with ViewServer(runs, compare=compare_without_figures) as server:
-        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        serving = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}
+        )
         serving.start()
         yield server
         server.shutdown()
         serving.join()
 
 
-def get(server: ViewServer, path: str, method: str = "GET", **headers: str) -> tuple[int, HTTPMessage, str]:
+def get(
+    server: ViewServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, HTTPMessage, str]:
     """The path as it is written: no client tidies it up."""
     connection = HTTPConnection(*server.server_address[:2], timeout=10)  # type: ignore[arg-type]
     connection.request(method, path, headers=headers)
@@ -166,11 +206,15 @@ def test_the_list_escapes_names_and_may_run_nothing(server: ViewServer) -> None:
 
 def test_order_and_filter_are_in_the_address(server: ViewServer) -> None:
     def models(address: str) -> list[str]:
-        return re.findall(r'value="(older|deep/[^"]*)" aria-label', get(server, address)[2])
+        return re.findall(
+            r'value="(older|deep/[^"]*)" aria-label', get(server, address)[2]
+        )
 
     assert models("/") == ["deep/new &amp; &lt;b&gt;", "older"]
     assert models("/?sort=changed&down=0") == ["older", "deep/new &amp; &lt;b&gt;"]
-    assert models("/?sort=together&down=0") == ["deep/new &amp; &lt;b&gt;", "older"], "what was not measured is last"
+    assert models("/?sort=together&down=0") == ["deep/new &amp; &lt;b&gt;", "older"], (
+        "what was not measured is last"
+    )
     assert models("/?q=older") == ["older"]
     assert models("/?sort=nonsense&q=popqa") == models("/")
     assert "2 more do not match" in get(server, "/?q=nothing")[2]
@@ -185,7 +229,10 @@ def test_ticked_runs_are_compared(server: ViewServer) -> None:
     assert get(server, "/compare?run=older")[0] == 400
     assert get(server, "/compare?run=older&run=../secret.txt")[0] == 400
     refused = {"Sec-Fetch-Site": "cross-site"}
-    assert get(server, "/compare?run=older&run=deep/new%20%26%20%3Cb%3E", **refused)[0] == 403
+    assert (
+        get(server, "/compare?run=older&run=deep/new%20%26%20%3Cb%3E", **refused)[0]
+        == 403
+    )
 
 
 def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> None:
@@ -194,7 +241,10 @@ def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> Non
     assert "the report" in text
     folder = "/files/deep/new%20%26%20%3Cb%3E"
     assert get(server, f"{folder}/figures/a.svg")[1]["Content-Type"] == "image/svg+xml"
-    assert "script-src" not in get(server, f"{folder}/figures/a.svg")[1]["Content-Security-Policy"]
+    assert (
+        "script-src"
+        not in get(server, f"{folder}/figures/a.svg")[1]["Content-Security-Policy"]
+    )
     assert get(server, "/files/older/curves.csv")[1]["Content-Type"] == "text/csv"
     assert get(server, "/files/half/recipe.toml")[0] == 200
     status, headers, text = get(server, "/files/older/recipe.toml", "HEAD")
@@ -237,7 +287,9 @@ def test_ctrl_c_ends_it_quietly(runs: Path) -> None:
         "from anchorscope.cli.main import main\n"
         f"sys.argv = ['anchorscope', 'view', {str(runs)!r}, '--no-browser']; main()"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as viewing:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True
+    ) as viewing:
         assert viewing.stderr is not None
         while "http://127.0.0.1:" not in (line := viewing.stderr.readline()):
             assert line, "it ended before it listened"

@@ -17,14 +17,22 @@ class Scored:
     verdict: str
 
 
-ASKED = {"data": {"prompts": ["Who wrote Dracula?", "Why?"], "responses": ["Bram Stoker", ""]}, "metadata": {}}
+ASKED = {
+    "data": {
+        "prompts": ["Who wrote Dracula?", "Why?"],
+        "responses": ["Bram Stoker", ""],
+    },
+    "metadata": {},
+}
 SCORED = (Scored(0.9, 2.2, "accept"), Scored(None, None, "abstain"))
 
 
 def test_uqlm_opens_it(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        pytest.importorskip("uqlm", reason="uqlm is not installed in this environment (make adapters)")
+        pytest.importorskip(
+            "uqlm", reason="uqlm is not installed in this environment (make adapters)"
+        )
         from uqlm.utils.results import UQResult
     write_result(tmp_path / "out.json", with_scores(ASKED, SCORED))
     result = UQResult(json.loads((tmp_path / "out.json").read_text(encoding="utf-8")))
@@ -34,8 +42,13 @@ def test_uqlm_opens_it(tmp_path):
     assert table["anchorscope"][0] == 0.9
     assert list(table["anchorscope_verdict"]) == ["accept", "abstain"]
     again = tmp_path / "again.json"
-    again.write_text(json.dumps({"data": result.data, "metadata": result.metadata}), encoding="utf-8")
-    assert pairs_of(read_result(again)) == [("Who wrote Dracula?", "Bram Stoker"), ("Why?", "")]
+    again.write_text(
+        json.dumps({"data": result.data, "metadata": result.metadata}), encoding="utf-8"
+    )
+    assert pairs_of(read_result(again)) == [
+        ("Who wrote Dracula?", "Bram Stoker"),
+        ("Why?", ""),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +58,10 @@ def test_uqlm_opens_it(tmp_path):
         ("[]", "No prompts and responses"),
         ('{"data": {"prompts": ["a"]}}', "No prompts and responses"),
         ('{"data": {"prompts": ["a"], "responses": []}}', "1 prompts and 0 responses"),
-        ('{"data": {"prompts": [[{"role": "user"}]], "responses": ["b"]}}', "is no text"),
+        (
+            '{"data": {"prompts": [[{"role": "user"}]], "responses": ["b"]}}',
+            "is no text",
+        ),
     ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path, content, told):

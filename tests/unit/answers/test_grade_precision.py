@@ -59,11 +59,24 @@ def read_table(name: str) -> list[dict[str, str]]:
 
 @cache
 def hard_cases(file: str = "hard_cases.jsonl") -> tuple[Pair, ...]:
-    rows = [json.loads(line) for line in (GRADED / file).read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (GRADED / file).read_text(encoding="utf-8").splitlines()
+    ]
     pairs = []
     for row in rows:
         right, accepted = row["label"] == "right", tuple(row["accepted"])
-        pairs.append(Pair("hard cases", "hard", row["question"], row["model_answer"], accepted, right, row["kind"]))
+        pairs.append(
+            Pair(
+                "hard cases",
+                "hard",
+                row["question"],
+                row["model_answer"],
+                accepted,
+                right,
+                row["kind"],
+            )
+        )
     return tuple(pairs)
 
 
@@ -74,7 +87,17 @@ def atlas_answers() -> tuple[Pair, ...]:
     for row in read_table("atlas_answers.tsv"):
         asked = questions[row["item_id"]]
         right = row["label"] == "right"
-        pairs.append(Pair("atlas", "first", asked.question, row["model_answer"], asked.answers, right, row["kind"]))
+        pairs.append(
+            Pair(
+                "atlas",
+                "first",
+                asked.question,
+                row["model_answer"],
+                asked.answers,
+                right,
+                row["kind"],
+            )
+        )
     return tuple(pairs)
 
 
@@ -82,7 +105,9 @@ def atlas_answers() -> tuple[Pair, ...]:
 def real_answers() -> tuple[Pair, ...]:
     asked = {}
     for name in DATASETS:
-        with gzip.open(SHARED_DATA / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+        with gzip.open(
+            SHARED_DATA / f"{name}.jsonl.gz", "rt", encoding="utf-8"
+        ) as file:
             for line in file:
                 row = json.loads(line)
                 asked[name, row["id"]] = (row["question"], tuple(row["answers"]))
@@ -90,7 +115,17 @@ def real_answers() -> tuple[Pair, ...]:
     for row in read_table("real_answers.tsv"):
         question, accepted = asked[row["dataset"], row["item_id"]]
         right = row["label"] == "right"
-        pairs.append(Pair(row["dataset"], row["sample"], question, row["model_answer"], accepted, right, row["kind"]))
+        pairs.append(
+            Pair(
+                row["dataset"],
+                row["sample"],
+                question,
+                row["model_answer"],
+                accepted,
+                right,
+                row["kind"],
+            )
+        )
     return tuple(pairs)
 
 
@@ -98,7 +133,9 @@ def precision_and_recall(pairs: Iterable[Pair]) -> tuple[float, float]:
     """Of the answers called right, how many are right; of the right ones, how many are called so."""
     told = [(pair.right, pair.called_right) for pair in pairs]
     hits = sum(right and called for right, called in told)
-    return hits / sum(called for _, called in told), hits / sum(right for right, _ in told)
+    return hits / sum(called for _, called in told), hits / sum(
+        right for right, _ in told
+    )
 
 
 def knowable(pairs: Iterable[Pair]) -> list[Pair]:
@@ -115,7 +152,9 @@ def mistakes(pairs: Iterable[Pair]) -> list[str]:
 
 def test_what_is_complete_here() -> None:
     assert mistakes([*hard_cases(), *hard_cases("without_a_question.jsonl")]) == []
-    assert min(precision_and_recall(atlas_answers())) >= WANTED, mistakes(atlas_answers())
+    assert min(precision_and_recall(atlas_answers())) >= WANTED, mistakes(
+        atlas_answers()
+    )
 
 
 @needs_data
@@ -129,6 +168,14 @@ def test_all_pairs_that_can_be_known() -> None:
 @pytest.mark.parametrize("dataset", ["popqa", "hotpotqa", "nq_open"])
 def test_a_dataset_s_own_answer_is_right(dataset: str) -> None:
     with gzip.open(SHARED_DATA / f"{dataset}.jsonl.gz", "rt", encoding="utf-8") as file:
-        rows = [json.loads(line) for number, line in enumerate(file) if number % 20 == 0]
-    missed = [row["id"] for row in rows if not grade(row["answers"][0], row["answers"], row["question"])]
-    assert len(missed) <= 0.005 * len(rows), missed  # those that look like a repetition of the question
+        rows = [
+            json.loads(line) for number, line in enumerate(file) if number % 20 == 0
+        ]
+    missed = [
+        row["id"]
+        for row in rows
+        if not grade(row["answers"][0], row["answers"], row["question"])
+    ]
+    assert len(missed) <= 0.005 * len(rows), (
+        missed
+    )  # those that look like a repetition of the question

@@ -9,12 +9,28 @@ import pytest
 from commands import invoke
 
 ROWS = [
-    {"question": "Who wrote Emma?", "answers": ["Jane Austen", "J"], "relation": "author", "subject": "Emma", "p": 7},
+    {
+        "question": "Who wrote Emma?",
+        "answers": ["Jane Austen", "J"],
+        "relation": "author",
+        "subject": "Emma",
+        "p": 7,
+    },
     {"question": "who wrote emma", "answers": ["Jane Austen"], "relation": "author"},
-    {"question": "When did it open?", "answers": ["1984", "1984 (year)"], "relation": "year", "p": None},
+    {
+        "question": "When did it open?",
+        "answers": ["1984", "1984 (year)"],
+        "relation": "year",
+        "p": None,
+    },
     {"question": "Is it \u001b[31mred[/red] and [bold]loud?", "answers": ["yes"]},
     {"question": "", "answers": ["x"]},
-    {"question": "Who won?", "answers": ["A", "B", "C", "D", "E", "F" * 90], "model_answer": "A", "truthful": True},
+    {
+        "question": "Who won?",
+        "answers": ["A", "B", "C", "D", "E", "F" * 90],
+        "model_answer": "A",
+        "truthful": True,
+    },
 ]
 
 
@@ -25,7 +41,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
-    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
+    Path("mine.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8"
+    )
     return tmp_path
 
 
@@ -36,8 +54,17 @@ def test_json_is_one_object() -> None:
     result = ask("mine.jsonl", "--json", "--examples", "9")
     assert (result.exit_code, result.stderr, result.stdout.count("\n")) == (0, "", 1)
     record = json.loads(result.stdout)
-    assert (record["dataset"], record["path"], record["format"]) == ("mine", "mine.jsonl", "own columns, JSON lines")
-    assert (record["rows"], record["bad_rows"], record["questions"], record["repeated"]) == (6, 1, 4, 1)
+    assert (record["dataset"], record["path"], record["format"]) == (
+        "mine",
+        "mine.jsonl",
+        "own columns, JSON lines",
+    )
+    assert (
+        record["rows"],
+        record["bad_rows"],
+        record["questions"],
+        record["repeated"],
+    ) == (6, 1, 4, 1)
     (bad,) = record["bad_row_list"]
     assert bad["line"] == 5
     assert bad["reason"].startswith("the question is empty")
@@ -45,15 +72,25 @@ def test_json_is_one_object() -> None:
     assert record["filled"]["relation"] == 2
     assert record["relations"] == {"author": 1, "year": 1}
     assert record["metadata"] == {"p": 1}
-    assert (record["asked"], record["enough"], record["needed"]) == (3, False, 60)  # a run leaves the yes/no one out
-    assert record["examples"][0] == {"id": "1", "question": "Who wrote Emma?", "answers": ["Jane Austen", "J"]}
+    assert (record["asked"], record["enough"], record["needed"]) == (
+        3,
+        False,
+        60,
+    )  # a run leaves the yes/no one out
+    assert record["examples"][0] == {
+        "id": "1",
+        "question": "Who wrote Emma?",
+        "answers": ["Jane Austen", "J"],
+    }
 
 
 def test_bad_rows_are_skipped_unless_told_otherwise() -> None:
     result = ask("mine.jsonl", "--on-bad-row", "fail")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("error: mine.jsonl, line 5: the question is empty")
-    many = "".join(json.dumps({"question": "", "answers": ["x"]}) + "\n" for _ in range(200))
+    many = "".join(
+        json.dumps({"question": "", "answers": ["x"]}) + "\n" for _ in range(200)
+    )
     Path("many.jsonl").write_text(json.dumps(ROWS[0]) + "\n" + many)
     record = json.loads(ask("many.jsonl", "--json").stdout)
     assert (record["bad_rows"], len(record["bad_row_list"])) == (200, 100)
@@ -63,14 +100,28 @@ def test_bad_rows_are_skipped_unless_told_otherwise() -> None:
     ("arguments", "message"),
     [
         (["nothing.csv"], "There is no file nothing.csv"),
-        (["popqq"], "Unknown dataset 'popqq'; allowed: atlas, hotpotqa, nq, passages, popqa, triviaqa. Did you mean"),
+        (
+            ["popqq"],
+            "Unknown dataset 'popqq'; allowed: atlas, hotpotqa, nq, passages, popqa, triviaqa. Did you mean",
+        ),
         (["."], ". is a directory"),
-        (["mine.jsonl", "--on-bad-row", "maybe"], "Unknown value of --on-bad-row 'maybe'; allowed: fail, skip."),
-        (["mine.jsonl", "--columns", "question=prompt"], "mine.jsonl has no column 'prompt'"),
-        (["popqa"], "Dataset 'popqa' could not be loaded from the hub (akariasai/PopQA): Couldn't reach"),
+        (
+            ["mine.jsonl", "--on-bad-row", "maybe"],
+            "Unknown value of --on-bad-row 'maybe'; allowed: fail, skip.",
+        ),
+        (
+            ["mine.jsonl", "--columns", "question=prompt"],
+            "mine.jsonl has no column 'prompt'",
+        ),
+        (
+            ["popqa"],
+            "Dataset 'popqa' could not be loaded from the hub (akariasai/PopQA): Couldn't reach",
+        ),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(arguments: list[str], message: str) -> None:
+def test_mistakes_are_one_line_and_exit_code_2(
+    arguments: list[str], message: str
+) -> None:
     result = ask(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"error: {message}")

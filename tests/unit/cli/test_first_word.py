@@ -11,7 +11,17 @@ import pytest
 from anchorscope.cli.main import COMMANDS
 from repo import ROOT
 
-HEAVY = ("torch", "transformers", "polars", "numpy", "matplotlib", "scipy", "sklearn", "pandas", "accelerate")
+HEAVY = (
+    "torch",
+    "transformers",
+    "polars",
+    "numpy",
+    "matplotlib",
+    "scipy",
+    "sklearn",
+    "pandas",
+    "accelerate",
+)
 DEMO = "src/anchorscope/serve/demo_detector"
 
 CALLS = """
@@ -52,57 +62,100 @@ print(json.dumps(results))
 """Commands in a process in which torch cannot be imported: exit code, or what was imported, and the messages."""
 
 
-def call_all(calls: list[list[str]], folder: Path) -> list[tuple[int | str, str, set[str]]]:
+def call_all(
+    calls: list[list[str]], folder: Path
+) -> list[tuple[int | str, str, set[str]]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
     done = subprocess.run(
-        [sys.executable, "-c", CALLS, json.dumps(calls)], cwd=folder, env=environment, capture_output=True, text=True
+        [sys.executable, "-c", CALLS, json.dumps(calls)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
-    return [(code, text, set(modules)) for code, text, modules in json.loads(done.stdout)]
+    return [
+        (code, text, set(modules)) for code, text, modules in json.loads(done.stdout)
+    ]
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
-    overview, *others = call_all([["--help"], *([name, "--help"] for name in COMMANDS)], tmp_path)
-    assert not overview[2] & {*HEAVY, "pydantic", *(f"anchorscope.cli.{file}" for file, _, _ in COMMANDS.values())}
+    overview, *others = call_all(
+        [["--help"], *([name, "--help"] for name in COMMANDS)], tmp_path
+    )
+    assert not overview[2] & {
+        *HEAVY,
+        "pydantic",
+        *(f"anchorscope.cli.{file}" for file, _, _ in COMMANDS.values()),
+    }
     for name, (code, text, modules) in zip(COMMANDS, others, strict=True):
         assert (code, text) == (0, ""), name
         assert not modules & set(HEAVY), name
 
 
 MISTAKES = {
-    "too few questions": (["run", "--dataset", "file:few.csv", "--model", "folder"], "questions"),
-    "too few of a kind": (["run", "--dataset", "file:labelled.csv", "--model", "folder"], "0 true"),
-    "missing column": (["run", "--dataset", "file:other.csv", "--model", "folder"], "column"),
+    "too few questions": (
+        ["run", "--dataset", "file:few.csv", "--model", "folder"],
+        "questions",
+    ),
+    "too few of a kind": (
+        ["run", "--dataset", "file:labelled.csv", "--model", "folder"],
+        "0 true",
+    ),
+    "missing column": (
+        ["run", "--dataset", "file:other.csv", "--model", "folder"],
+        "column",
+    ),
     "unknown option": (["run", "--limits", "3"], "--limit"),
     "unknown model": (["run", "--model", "gtp2"], "Unknown model"),
     "random weights": (["run", "--model", "shape:qwen3-8b"], "--allow-random-weights"),
     "unknown dataset": (["run", "--dataset", "trivia"], "Unknown dataset"),
-    "missing question file": (["run", "--dataset", "file:none.csv", "--model", "folder"], "none.csv"),
+    "missing question file": (
+        ["run", "--dataset", "file:none.csv", "--model", "folder"],
+        "none.csv",
+    ),
     "missing recipe": (["run", "none.toml"], "does not exist"),
     "detect: no such run": (["detect", "nowhere", "--out", "d"], "nowhere"),
-    "detect: unknown detector": (["detect", "nowhere", "--out", "d", "--detectors", "prob"], "Unknown detector"),
+    "detect: unknown detector": (
+        ["detect", "nowhere", "--out", "d", "--detectors", "prob"],
+        "Unknown detector",
+    ),
     "fit: no such file": (["fit", "--dataset", "none.csv", "--out", "d"], "none.csv"),
     "score: broken bundle": (["score", "--detector", "broken", "Who?"], "no JSON"),
-    "score: altered weights": (["score", "--detector", "altered", "Who?"], "altered or cut off"),
+    "score: altered weights": (
+        ["score", "--detector", "altered", "Who?"],
+        "altered or cut off",
+    ),
     "score: missing file": (["score", "--detector", "whole", "none.csv"], "none.csv"),
-    "score: --out": (["score", "--detector", "whole", "Who?", "--out", "rows.xls"], "ending"),
+    "score: --out": (
+        ["score", "--detector", "whole", "Who?", "--out", "rows.xls"],
+        "ending",
+    ),
     "detector card: no bundle": (["detector", "card", "nowhere"], "no such folder"),
 }
 """A mistake, how it is made, and a word of the line that reports it."""
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | str, str, set[str]]]:
+def reported(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[int | str, str, set[str]]]:
     folder = tmp_path_factory.mktemp("mistakes")
     rows = [f"Who wrote book number {n}?,Author {n}" for n in range(20)]
     (folder / "few.csv").write_text("\n".join(["question,answer", *rows]) + "\n")
     (folder / "other.csv").write_text("prompt,gold\nWho?,Me\n")
-    labelled = [f"Who wrote book number {n}?,Author {n},Someone,false" for n in range(200)]
-    (folder / "labelled.csv").write_text("\n".join(["question,answer,model_answer,truthful", *labelled]) + "\n")
+    labelled = [
+        f"Who wrote book number {n}?,Author {n},Someone,false" for n in range(200)
+    ]
+    (folder / "labelled.csv").write_text(
+        "\n".join(["question,answer,model_answer,truthful", *labelled]) + "\n"
+    )
     (folder / "folder").mkdir()
     (folder / "folder" / "config.json").write_text("{}")
     (folder / "folder" / "model.safetensors").touch()
-    demo = {one.name: one.read_bytes() for one in (ROOT / DEMO).iterdir() if one.is_file()}
+    demo = {
+        one.name: one.read_bytes() for one in (ROOT / DEMO).iterdir() if one.is_file()
+    }
     for name, changed in (
         ("whole", {}),
         ("broken", {"detector.json": b"{"}),
@@ -115,13 +168,18 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int | 
     return dict(zip(MISTAKES, found, strict=True))
 
 
-def test_mistakes_are_reported_before_torch_is_imported(reported: dict[str, tuple[int | str, str, set[str]]]) -> None:
+def test_mistakes_are_reported_before_torch_is_imported(
+    reported: dict[str, tuple[int | str, str, set[str]]],
+) -> None:
     for mistake, (code, text, _) in reported.items():
         assert code == 2, (mistake, text)
         *before, line = text.splitlines()
         assert line.startswith("error: "), mistake
         assert MISTAKES[mistake][1] in line, mistake
-        assert all(message.startswith(("anchorscope: ", "loading polars")) for message in before), mistake
+        assert all(
+            message.startswith(("anchorscope: ", "loading polars"))
+            for message in before
+        ), mistake
 
 
 def test_a_command_says_that_it_loads_torch_before_it_does(tmp_path: Path) -> None:
@@ -129,16 +187,30 @@ def test_a_command_says_that_it_loads_torch_before_it_does(tmp_path: Path) -> No
     calls = [
         ["score", "--detector", demo, "Who wrote Emma?"],
         ["score", "--detector", demo, "Who wrote Emma?", "--json"],
-        ["run", "--model", "shape:qwen3-8b/8", "--dataset", str(tmp_path / "q.csv"), "--allow-random-weights"],
+        [
+            "run",
+            "--model",
+            "shape:qwen3-8b/8",
+            "--dataset",
+            str(tmp_path / "q.csv"),
+            "--allow-random-weights",
+        ],
         ["serve", demo],
         ["validate"],
         ["bench"],
     ]
     calls[2][4] = f"file:{tmp_path / 'q.csv'}"
-    rows = [f"Who wrote book number {n}?,Author {n},Someone,{str(n % 2 == 0).lower()}" for n in range(200)]
-    (tmp_path / "q.csv").write_text("\n".join(["question,answer,model_answer,truthful", *rows]) + "\n")
+    rows = [
+        f"Who wrote book number {n}?,Author {n},Someone,{str(n % 2 == 0).lower()}"
+        for n in range(200)
+    ]
+    (tmp_path / "q.csv").write_text(
+        "\n".join(["question,answer,model_answer,truthful", *rows]) + "\n"
+    )
     for call, (code, text, _) in zip(calls, call_all(calls, tmp_path), strict=True):
         assert code == "torch is imported", (call, text)
         assert text.splitlines()[-1] == "loading torch", call
-    (quiet,) = call_all([["score", "--detector", demo, "Who wrote Emma?", "--quiet"]], tmp_path)
+    (quiet,) = call_all(
+        [["score", "--detector", demo, "Who wrote Emma?", "--quiet"]], tmp_path
+    )
     assert quiet[:2] == ("torch is imported", "")

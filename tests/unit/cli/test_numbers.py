@@ -39,7 +39,8 @@ def _one_command() -> Iterator[None]:
 
 def numbers() -> list[tuple[str, str]]:
     commands = {
-        name: getattr(import_module(f"anchorscope.cli.{file}"), name) for name, (file, _, _) in COMMANDS.items()
+        name: getattr(import_module(f"anchorscope.cli.{file}"), name)
+        for name, (file, _, _) in COMMANDS.items()
     }
     return [
         (name, f"--{option.replace('_', '-')}")
@@ -57,13 +58,23 @@ def test_the_table_has_all_of_them() -> None:
     assert len(found) > 25
 
 
-@pytest.mark.parametrize(("command", "option"), numbers(), ids=lambda value: str(value).lstrip("-"))
-def test_a_bad_number_is_one_line(command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("command", "option"), numbers(), ids=lambda value: str(value).lstrip("-")
+)
+def test_a_bad_number_is_one_line(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     out = ["--out", "a/b/c"] if command in ("run", "fit", "validate", "detect") else []
     for value in HOSTILE:
-        result = CliRunner().invoke(app, [command, *REQUIRED[command], *out, option, value, "--quiet"])
-        assert result.exit_code == 2, (value[:20], result.output[-300:], result.exception)
+        result = CliRunner().invoke(
+            app, [command, *REQUIRED[command], *out, option, value, "--quiet"]
+        )
+        assert result.exit_code == 2, (
+            value[:20],
+            result.output[-300:],
+            result.exception,
+        )
         assert result.stderr.startswith("error: ")
         assert result.stderr.count("\n") == 1
         assert len(result.stderr) < 1200
@@ -71,9 +82,13 @@ def test_a_bad_number_is_one_line(command: str, option: str, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("text", ["1e9", f"300,{HUGE}", TOO_LONG, "300,-5", ""])
-def test_hostile_lists(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_lists(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["validate", "--world-items", text, "--out", "a/b"])
+    result = CliRunner().invoke(
+        app, ["validate", "--world-items", text, "--out", "a/b"]
+    )
     assert result.exit_code == 2
     assert result.stderr.startswith("error: World items ")
     assert list(tmp_path.iterdir()) == []

@@ -37,7 +37,9 @@ def test_a_pipe_of_the_shell_loses_no_rows(tmp_path: Path) -> None:
 def test_devices_sockets_and_folders(tmp_path: Path) -> None:
     for device in ("/dev/null", "/dev/zero"):
         assert refusal(Path(device)).startswith(f"{device} is a pipe or a device")
-    assert f"{tmp_path} is a directory. Give the path of a question file" in refusal(tmp_path)
+    assert f"{tmp_path} is a directory. Give the path of a question file" in refusal(
+        tmp_path
+    )
 
 
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
@@ -50,7 +52,9 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     assert len(refusal(Path("/" + "x/" * 50_000))) < 2000
 
 
-def test_commas_in_a_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commas_in_a_files_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a,b.csv", "c.csv", "d,e,atlas", "f", "f,g"):
         write(tmp_path, LINES, name)
@@ -60,7 +64,12 @@ def test_commas_in_a_files_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     # Where no such file is, a comma is between datasets, as ever.
     assert split_specs(["file:c.csv,popqq"]) == ("file:c.csv", "popqq")
     assert split_specs(["file:gone,b.csv", "popqa"]) == ("file:gone", "b.csv", "popqa")
-    assert split_specs(["a,b.csv", "atlas,c.csv", "f,g"]) == ("a,b.csv", "atlas", "c.csv", "f,g")
+    assert split_specs(["a,b.csv", "atlas,c.csv", "f,g"]) == (
+        "a,b.csv",
+        "atlas",
+        "c.csv",
+        "f,g",
+    )
 
 
 def test_a_file_that_is_replaced_is_read_as_it_was(tmp_path: Path) -> None:
@@ -86,10 +95,18 @@ def test_the_hash_is_of_what_is_read(tmp_path: Path) -> None:
 def test_gzip_in_all_its_ways(tmp_path: Path) -> None:
     packed = gzip.compress(LINES, mtime=0)
     assert len(read(write(tmp_path, packed + packed)).questions) == 2 * len(NQ)
-    assert len(read(write(tmp_path, packed + b"\0" * 700 + packed + b"\0" * 9)).questions) == 2 * len(NQ)
+    assert len(
+        read(write(tmp_path, packed + b"\0" * 700 + packed + b"\0" * 9)).questions
+    ) == 2 * len(NQ)
     assert "no text at all" in refusal(write(tmp_path, gzip.compress(packed)))
     assert "is empty" in refusal(write(tmp_path, gzip.compress(b"")))
-    for broken in (packed + b"garbage", packed[:10], packed[:2], packed[:-4], packed[:3] + b"\xff" * 200_000):
+    for broken in (
+        packed + b"garbage",
+        packed[:10],
+        packed[:2],
+        packed[:-4],
+        packed[:3] + b"\xff" * 200_000,
+    ):
         assert "is a broken or cut-off gzip file" in refusal(write(tmp_path, broken))
 
 

@@ -90,18 +90,33 @@ def spoken(value: int) -> str:
     """An independent, recursive spelling of a number."""
     small = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
     units = [*small.split(), "seventeen", "eighteen", "nineteen"]
-    tens = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+    tens = [
+        "twenty",
+        "thirty",
+        "forty",
+        "fifty",
+        "sixty",
+        "seventy",
+        "eighty",
+        "ninety",
+    ]
     if value < 20:
         return units[value]
     if value < 100:
         return tens[value // 10 - 2] + (f"-{units[value % 10]}" if value % 10 else "")
-    size, name, link = (100, "hundred", " and ") if value < 1000 else (1000, "thousand", " ")
-    return f"{spoken(value // size)} {name}" + (f"{link}{spoken(value % size)}" if value % size else "")
+    size, name, link = (
+        (100, "hundred", " and ") if value < 1000 else (1000, "thousand", " ")
+    )
+    return f"{spoken(value // size)} {name}" + (
+        f"{link}{spoken(value % size)}" if value % size else ""
+    )
 
 
 @given(st.text(st.characters(max_codepoint=0x24F)))
 def test_composed_and_decomposed_accents_are_the_same(text: str) -> None:
-    assert normalise(unicodedata.normalize("NFD", text)) == normalise(unicodedata.normalize("NFC", text))
+    assert normalise(unicodedata.normalize("NFD", text)) == normalise(
+        unicodedata.normalize("NFC", text)
+    )
 
 
 @given(st.text())
@@ -109,17 +124,30 @@ def test_located_words_lie_in_order_and_read_the_same_alone(text: str) -> None:
     found = located_words(text, numbers=False)
     for word in found:
         assert 0 <= word.start < word.end <= len(text)
-        assert word.text in [part.text for part in located_words(text[word.start : word.end], numbers=False)]
-    for one, other in pairwise(found):  # two words share a character only where one character is two words ("½")
+        assert word.text in [
+            part.text
+            for part in located_words(text[word.start : word.end], numbers=False)
+        ]
+    for one, other in pairwise(
+        found
+    ):  # two words share a character only where one character is two words ("½")
         assert one.end <= other.start or len(words(text[other.start])) > 1
 
 
-@given(st.text(st.one_of(st.sampled_from("aB1 .,&'’″…½"), st.characters(exclude_categories=["Cs"]))))
+@given(
+    st.text(
+        st.one_of(
+            st.sampled_from("aB1 .,&'’″…½"), st.characters(exclude_categories=["Cs"])
+        )
+    )
+)
 def test_words_with_and_without_their_places_are_the_same(text: str) -> None:
     assert words(text) == without_articles([word.text for word in located_words(text)])
 
 
-@pytest.mark.parametrize("text", ["Ana's hat", "Aná's hat", "Ana\u0301’s hat", "Ana″s hat"])
+@pytest.mark.parametrize(
+    "text", ["Ana's hat", "Aná's hat", "Ana\u0301’s hat", "Ana″s hat"]
+)
 def test_an_owner_ends_where_its_apostrophe_begins(text: str) -> None:
     owner, possessive, hat = located_words(text, split_possessive=True)
     mark = text.index("s hat") - 1

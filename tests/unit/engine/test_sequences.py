@@ -8,7 +8,10 @@ from anchorscope.engine.sequences import shared_prefix_length
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 
 
-@given(st.lists(st.tuples(TOKENS, st.integers(0, 9)), min_size=1, max_size=5), st.lists(st.integers(0, 2), max_size=6))
+@given(
+    st.lists(st.tuples(TOKENS, st.integers(0, 9)), min_size=1, max_size=5),
+    st.lists(st.integers(0, 2), max_size=6),
+)
 def test_the_shared_prefix_is_the_longest_that_all_have_in_common_within_their_limits(
     rows: list[tuple[list[int], int]], head: list[int]
 ) -> None:
@@ -17,7 +20,9 @@ def test_the_shared_prefix_is_the_longest_that_all_have_in_common_within_their_l
 
     def allowed(length: int) -> bool:
         return all(
-            sequence[:length] == sequences[0][:length] and length <= limit and length < len(sequence)
+            sequence[:length] == sequences[0][:length]
+            and length <= limit
+            and length < len(sequence)
             for sequence, limit in zip(sequences, limits, strict=True)
         )
 

@@ -33,9 +33,14 @@ def test_what_can_be_said(given: tuple[object, ...], wanted: Choice) -> None:
         (("processes:4",), r"'processes:4' is not known; allowed: .*--workers N"),
         ((None, 0), r"0 workers were asked for; allowed: 1"),
         (("ray:somewhere",), r"address is wanted, like ray:10\.0\.0\.1:6379"),
-        (("local", 2), r"--workers 2 says how many workers run, and the executor is local"),
+        (
+            ("local", 2),
+            r"--workers 2 says how many workers run, and the executor is local",
+        ),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(given: tuple[object, ...], told: str) -> None:
+def test_what_cannot_be_is_told_in_one_line(
+    given: tuple[object, ...], told: str
+) -> None:
     with pytest.raises(UserError, match=told):
         choose(*given)  # type: ignore[arg-type]

@@ -18,11 +18,14 @@ TWO = ("popqa", "triviaqa")
 
 def run_of(world, datasets=("atlas",)):
     curves = dict.fromkeys(datasets, (falling_to(-40, last=-10), FLAT))
-    return with_shares(run_with(curves, rules=("plain", "corrected", "cross-fitted"), noise=1.0), world)
+    return with_shares(
+        run_with(curves, rules=("plain", "corrected", "cross-fitted"), noise=1.0), world
+    )
 
 
 FINDINGS = {
-    datasets: run_of(World(random=0.05, random_weights=0.02, half=0.03), datasets) for datasets in (("atlas",), TWO)
+    datasets: run_of(World(random=0.05, random_weights=0.02, half=0.03), datasets)
+    for datasets in (("atlas",), TWO)
 }
 READ = {datasets: read(findings) for datasets, findings in FINDINGS.items()}
 
@@ -34,7 +37,10 @@ def card_of(world, datasets=("atlas",)):
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.claim)
 def test_every_verdict_has_a_sentence_of_its_own(check):
-    sentences = [check.sentence(verdict) for verdict in ("yes", "no", "inconclusive", "not measured")]
+    sentences = [
+        check.sentence(verdict)
+        for verdict in ("yes", "no", "inconclusive", "not measured")
+    ]
     assert len(set(sentences)) == 4
     for sentence in sentences:
         assert sentence[0].isupper() or sentence.startswith("ΔP")
@@ -45,7 +51,10 @@ def test_every_verdict_has_a_sentence_of_its_own(check):
 @pytest.mark.parametrize("datasets", [("atlas",), TWO])
 def test_every_check_is_read_and_its_record_keeps_the_words_of_the_file(datasets):
     checks = {check.claim: check for check in CHECKS}
-    asked_for = {"share_resample_holds", "share_paraphrase_small"}  # read only where their passes ran
+    asked_for = {
+        "share_resample_holds",
+        "share_paraphrase_small",
+    }  # read only where their passes ran
     assert {one.claim for one in READ[datasets]} == set(checks) - asked_for
     for one in READ[datasets]:
         assert one.record()["verdict"] in {"yes", "no", "inconclusive", "not measured"}
@@ -58,8 +67,16 @@ def test_the_card_quotes_the_table_and_its_text_is_escaped():
     share = share_at(findings, "atlas", part=TOGETHER)
     quoted = f"{100 * share.value:.0f}% (95% CI {100 * share.ci_low:.0f}–{100 * share.ci_high:.0f})"
     assert quoted in card.sentence
-    number = next(one for one in card.numbers if one.name == "evidence that needs question and answer together")
-    assert (number.value, number.ci_low, number.unit) == (share.value, share.ci_low, "share of the evidence")
+    number = next(
+        one
+        for one in card.numbers
+        if one.name == "evidence that needs question and answer together"
+    )
+    assert (number.value, number.ci_low, number.unit) == (
+        share.value,
+        share.ci_low,
+        "share of the evidence",
+    )
     assert number.verdict == "yes"
     page = fragment("card", {"card": replace(card, sentence="<i>a</i>")})
     assert "<i>a</i>" not in page
@@ -82,7 +99,9 @@ def test_numbers_are_finite_or_null():
     json.dumps(card.record(), allow_nan=False)
 
 
-@pytest.mark.parametrize("world", [World(together=1.3), World(half=0.6), World(together=-4.0, half=30)])
+@pytest.mark.parametrize(
+    "world", [World(together=1.3), World(half=0.6), World(together=-4.0, half=30)]
+)
 def test_an_impossible_or_empty_number_is_never_the_answer(world):
     card = card_of(world)
     assert card.sentence.startswith("Inconclusive: ")
@@ -92,16 +111,24 @@ def test_an_impossible_or_empty_number_is_never_the_answer(world):
 
 
 def test_shares_are_clipped_to_the_scale():
-    assert "100% (95% CI 94–100)" in card_of(World(together=1.03, question=0, answer=0, half=0.09)).sentence
+    assert (
+        "100% (95% CI 94–100)"
+        in card_of(World(together=1.03, question=0, answer=0, half=0.09)).sentence
+    )
 
 
 def test_trust_follows_the_controls_and_counts_them():
     good = card_of(World(random=0.02, half=0.02)).trust
     assert re.match(r"\d of \d controls passed", good.reason)
-    assert (good.verdict, "failed" in good.reason) == ("partly", False)  # the curves have no random cut
+    assert (good.verdict, "failed" in good.reason) == (
+        "partly",
+        False,
+    )  # the curves have no random cut
     failed = card_of(World(random=0.3, half=0.02)).trust
     assert failed.verdict == "no"
-    assert failed.reason.startswith("more than a quarter as much of the evidence needs random words")
+    assert failed.reason.startswith(
+        "more than a quarter as much of the evidence needs random words"
+    )
     assert "controls passed" in failed.reason
 
 

@@ -7,18 +7,30 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from anchorscope.report.detection import DetectionResults, detection_card, mean_estimate, read_detection, recommend
+from anchorscope.report.detection import (
+    DetectionResults,
+    detection_card,
+    mean_estimate,
+    read_detection,
+    recommend,
+)
 from anchorscope.report.reading import Reading
 from anchorscope.stats.estimate import Estimate
 from detection_synthetic import TRUTH, World, write_world
 
 
-def asked(world: World, folder: Path) -> tuple[DetectionResults, dict[str, Reading], str]:
+def asked(
+    world: World, folder: Path
+) -> tuple[DetectionResults, dict[str, Reading], str]:
     """The numbers, the checks by name, and the sentence of the page."""
     context = write_world(world, folder)
     results = DetectionResults(folder)
     readings = read_detection(results, context.left_out)
-    return results, {one.claim: one for one in readings}, detection_card(results, readings, context).sentence
+    return (
+        results,
+        {one.claim: one for one in readings},
+        detection_card(results, readings, context).sentence,
+    )
 
 
 def verdicts(world: World, folder: Path) -> dict[str, str | None]:
@@ -26,7 +38,10 @@ def verdicts(world: World, folder: Path) -> dict[str, str | None]:
 
 
 def changed(**truth: float) -> dict[str, float]:
-    return TRUTH | {name.replace("_and_", "+").replace("_", "-"): value for name, value in truth.items()}
+    return TRUTH | {
+        name.replace("_and_", "+").replace("_", "-"): value
+        for name, value in truth.items()
+    }
 
 
 def test_confidence_helps_and_pathways_do_not(tmp_path):
@@ -69,13 +84,19 @@ def test_wide_intervals_decide_nothing(tmp_path):
 
 def test_without_intervals_nothing_is_decided_and_nothing_breaks(tmp_path):
     _, readings, sentence = asked(World(paired=math.nan, width=math.nan), tmp_path)
-    assert {one.verdict for one in readings.values() if one.standing != "control"} == {"inconclusive"}
-    assert sentence.startswith("Use probe+confidence (1 extra pass per answer): AUROC 0.845;")
+    assert {one.verdict for one in readings.values() if one.standing != "control"} == {
+        "inconclusive"
+    }
+    assert sentence.startswith(
+        "Use probe+confidence (1 extra pass per answer): AUROC 0.845;"
+    )
     json.dumps([one.record() for one in readings.values()], allow_nan=False)
 
 
 def test_p_values_are_corrected_together(tmp_path):
-    mop = asked(World(truth=changed(mop=0.8222), paired=0.004), tmp_path)[1]["mop_beats_probe"]
+    mop = asked(World(truth=changed(mop=0.8222), paired=0.004), tmp_path)[1][
+        "mop_beats_probe"
+    ]
     assert mop.estimate is not None
     assert mop.estimate.ci_low > 0, "the interval alone would say yes"
     assert mop.p_value is not None
@@ -87,13 +108,18 @@ def test_p_values_are_corrected_together(tmp_path):
 def test_nothing_is_recommended_where_the_permuted_label_control_fails(tmp_path):
     _, readings, sentence = asked(World(tossed=0.53), tmp_path)
     assert readings["permuted_labels"].verdict == "no"
-    assert sentence.startswith("No detector is recommended: the permuted-label control failed.")
+    assert sentence.startswith(
+        "No detector is recommended: the permuted-label control failed."
+    )
 
 
 def test_a_permuted_label_control_without_an_interval_fails_nothing(tmp_path):
     write_world(World(tossed=0.53), tmp_path)
     results = DetectionResults(tmp_path)
-    ends = [pl.lit(math.nan).alias("low"), pl.lit(math.nan).alias("high")]  # a single permutation has none
+    ends = [
+        pl.lit(math.nan).alias("low"),
+        pl.lit(math.nan).alias("high"),
+    ]  # a single permutation has none
     results.controls = results.controls.with_columns(ends)
     assert {reading.claim: reading.verdict for reading in read_detection(results, {})}[
         "permuted_labels"
@@ -102,7 +128,13 @@ def test_a_permuted_label_control_without_an_interval_fails_nothing(tmp_path):
 
 def test_a_control_is_never_recommended(tmp_path):
     results, *_ = asked(World(truth=changed(mop_random_gate=0.97)), tmp_path)
-    assert max(results.names, key=lambda name: results.value(name, ("popqa", "popqa")).value) == "mop-random-gate"
+    assert (
+        max(
+            results.names,
+            key=lambda name: results.value(name, ("popqa", "popqa")).value,
+        )
+        == "mop-random-gate"
+    )
     chosen = recommend(results)
     assert chosen is not None
     assert chosen.detector == "probe+confidence"
@@ -113,9 +145,15 @@ def test_a_control_is_never_recommended(tmp_path):
     [
         ({}, "probe+confidence"),
         ({"pr-attention": 0.89}, "pr-attention"),  # +0.03 for one further pass
-        ({"pr-attention": 0.868}, "probe+confidence"),  # better, and not by what the pass costs
+        (
+            {"pr-attention": 0.868},
+            "probe+confidence",
+        ),  # better, and not by what the pass costs
         ({"saplma": 0.868}, "saplma"),  # the same gain at the same price
-        ({"pr-attention": 0.895, "auto": 0.89}, "auto"),  # a further pass for 0.035 against none for 0.03
+        (
+            {"pr-attention": 0.895, "auto": 0.89},
+            "auto",
+        ),  # a further pass for 0.035 against none for 0.03
         ({"confidence": 0.859}, "confidence"),  # as good, and free
         ({"confidence": 0.84}, "probe+confidence"),
     ],
@@ -132,8 +170,14 @@ def test_what_is_worth_its_passes(tmp_path, truth, chosen):
         ({"auto": 0.861}, "auto"),
         ({"auto": 0.853}, "auto"),
         ({"auto": 0.845}, "probe+confidence"),
-        ({"auto": 0.845, "confidence": 0.8405}, "probe+confidence"),  # cheaper, and 0.02 worse at home
-        ({"auto": 0.866, "saplma": 0.868}, "auto"),  # the best at home has no difference of its own to it
+        (
+            {"auto": 0.845, "confidence": 0.8405},
+            "probe+confidence",
+        ),  # cheaper, and 0.02 worse at home
+        (
+            {"auto": 0.866, "saplma": 0.868},
+            "auto",
+        ),  # the best at home has no difference of its own to it
     ],
 )
 def test_of_those_as_good_at_home_the_best_elsewhere_is_chosen(tmp_path, truth, chosen):
@@ -146,17 +190,33 @@ def test_of_those_as_good_at_home_the_best_elsewhere_is_chosen(tmp_path, truth, 
 def test_a_difference_is_read_either_way_round(tmp_path):
     results, *_ = asked(World(), tmp_path)
     cell = ("popqa", "nq")
-    gain, turned = results.value("auto", cell, "confidence"), results.value("confidence", cell, "auto")
+    gain, turned = (
+        results.value("auto", cell, "confidence"),
+        results.value("confidence", cell, "auto"),
+    )
     assert gain is not None
     assert turned is not None
-    assert (gain.value, gain.ci_high - gain.ci_low) == (pytest.approx(-0.039), pytest.approx(2 * 0.004))
-    assert (turned.value, turned.ci_low, turned.ci_high) == (-gain.value, -gain.ci_high, -gain.ci_low)
+    assert (gain.value, gain.ci_high - gain.ci_low) == (
+        pytest.approx(-0.039),
+        pytest.approx(2 * 0.004),
+    )
+    assert (turned.value, turned.ci_low, turned.ci_high) == (
+        -gain.value,
+        -gain.ci_high,
+        -gain.ci_low,
+    )
     assert results.value("auto", cell, "nothing") is None
 
 
 def test_means_of_datasets_have_narrower_intervals_than_means_of_pairs():
-    four = [Estimate(value, value - 0.02, value + 0.02, 100, "") for value in (0.1, 0.2, 0.3, 0.4)]
-    apart, together = mean_estimate(four, independent=True), mean_estimate(four, independent=False)
+    four = [
+        Estimate(value, value - 0.02, value + 0.02, 100, "")
+        for value in (0.1, 0.2, 0.3, 0.4)
+    ]
+    apart, together = (
+        mean_estimate(four, independent=True),
+        mean_estimate(four, independent=False),
+    )
     assert apart is not None
     assert together is not None
     assert (apart.value, apart.n) == (pytest.approx(0.25), 400)

@@ -11,13 +11,25 @@ FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 SEEN = {
     "normal": np.eye(3),
     "deuteranopia": np.array(
-        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+        [
+            [0.367322, 0.860646, -0.227968],
+            [0.280085, 0.672501, 0.047413],
+            [-0.011820, 0.042940, 0.968881],
+        ]
     ),
     "protanopia": np.array(
-        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+        [
+            [0.152286, 1.052583, -0.204868],
+            [0.114503, 0.786281, 0.099216],
+            [-0.003882, -0.048116, 1.051998],
+        ]
     ),
     "tritanopia": np.array(
-        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+        [
+            [1.255528, -0.076749, -0.178779],
+            [-0.078411, 0.930809, 0.147602],
+            [0.004733, 0.691367, 0.303900],
+        ]
     ),
 }
 """What is seen of a colour, as matrices of linear light (Machado, Oliveira and Fernandes 2009, full severity)."""
@@ -34,10 +46,16 @@ def linear(colour: str) -> np.ndarray:
 def lab(light: np.ndarray) -> np.ndarray:
     """CIELAB under D65."""
     to_xyz = np.array(
-        [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+        [
+            [0.4124564, 0.3575761, 0.1804375],
+            [0.2126729, 0.7151522, 0.0721750],
+            [0.0193339, 0.1191920, 0.9503041],
+        ]
     )
     scaled = to_xyz @ np.clip(light, 0, 1) / np.array([0.95047, 1.0, 1.08883])
-    x, y, z = np.where(scaled > 216 / 24389, np.cbrt(scaled), (24389 / 27 * scaled + 16) / 116)
+    x, y, z = np.where(
+        scaled > 216 / 24389, np.cbrt(scaled), (24389 / 27 * scaled + 16) / 116
+    )
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
@@ -47,7 +65,9 @@ def ciede2000(one: np.ndarray, other: np.ndarray) -> float:
     mean7 = ((np.hypot(a1, b1) + np.hypot(a2, b2)) / 2) ** 7
     stretch = 1.5 - 0.5 * np.sqrt(mean7 / (mean7 + 25**7))
     c1, c2 = np.hypot(stretch * a1, b1), np.hypot(stretch * a2, b2)
-    h1, h2 = (np.degrees(np.arctan2(b, stretch * a)) % 360 for a, b in ((a1, b1), (a2, b2)))
+    h1, h2 = (
+        np.degrees(np.arctan2(b, stretch * a)) % 360 for a, b in ((a1, b1), (a2, b2))
+    )
     turn = (h2 - h1 + 180) % 360 - 180 if c1 * c2 else 0.0
     hue = (h1 + turn / 2) % 360 if c1 * c2 else h1 + h2
     light, chroma = (l1 + l2) / 2, (c1 + c2) / 2
@@ -58,11 +78,20 @@ def ciede2000(one: np.ndarray, other: np.ndarray) -> float:
         + 0.32 * np.cos(np.radians(3 * hue + 6))
         - 0.20 * np.cos(np.radians(4 * hue - 63))
     )
-    along = (l2 - l1) / (1 + 0.015 * (light - 50) ** 2 / np.sqrt(20 + (light - 50) ** 2))
+    along = (l2 - l1) / (
+        1 + 0.015 * (light - 50) ** 2 / np.sqrt(20 + (light - 50) ** 2)
+    )
     wide = (c2 - c1) / (1 + 0.045 * chroma)
-    around = 2 * np.sqrt(c1 * c2) * np.sin(np.radians(turn / 2)) / (1 + 0.015 * chroma * weight)
+    around = (
+        2
+        * np.sqrt(c1 * c2)
+        * np.sin(np.radians(turn / 2))
+        / (1 + 0.015 * chroma * weight)
+    )
     blue = 30 * np.exp(-(((hue - 275) / 25) ** 2))
-    rotation = -2 * np.sqrt(chroma**7 / (chroma**7 + 25**7)) * np.sin(np.radians(2 * blue))
+    rotation = (
+        -2 * np.sqrt(chroma**7 / (chroma**7 + 25**7)) * np.sin(np.radians(2 * blue))
+    )
     return float(np.sqrt(along**2 + wide**2 + around**2 + rotation * wide * around))
 
 
@@ -75,15 +104,23 @@ def test_the_measure_of_difference_is_the_published_one():
         ((2.0776, 0.0795, -1.1350), (0.9033, -0.0636, -0.5514), 0.9082),
     ]
     for one, other, expected in pairs:
-        assert ciede2000(np.array(one), np.array(other)) == pytest.approx(expected, abs=1e-4)
+        assert ciede2000(np.array(one), np.array(other)) == pytest.approx(
+            expected, abs=1e-4
+        )
 
 
 @pytest.mark.parametrize("eyes", SEEN)
 def test_lines_of_one_style_are_told_apart(eyes):
-    seen = [lab(SEEN[eyes] @ linear(look.colour)) for look in dataset_styles(FOUR).values()]
+    seen = [
+        lab(SEEN[eyes] @ linear(look.colour)) for look in dataset_styles(FOUR).values()
+    ]
     assert min(ciede2000(one, other) for one, other in combinations(seen, 2)) >= LEAST
 
 
 def test_every_line_stands_out_from_paper():
-    for look in dataset_styles((*FOUR, "atlas", "mine", "yours", "theirs", "ours")).values():
-        assert 1.05 / (linear(look.colour) @ [0.2126, 0.7152, 0.0722] + 0.05) >= 2.9  # WCAG asks 3 of graphics
+    for look in dataset_styles(
+        (*FOUR, "atlas", "mine", "yours", "theirs", "ours")
+    ).values():
+        assert (
+            1.05 / (linear(look.colour) @ [0.2126, 0.7152, 0.0722] + 0.05) >= 2.9
+        )  # WCAG asks 3 of graphics

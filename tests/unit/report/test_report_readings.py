@@ -19,20 +19,35 @@ from anchorscope.report.verdicts import (
 )
 from anchorscope.stats.estimate import Estimate
 from report_readings import read
-from report_synthetic import LAYERS, SUMMARY_SCHEMA, curve_rows, make_findings, summary_row, without
+from report_synthetic import (
+    LAYERS,
+    SUMMARY_SCHEMA,
+    curve_rows,
+    make_findings,
+    summary_row,
+    without,
+)
 
 
 def reading(findings, claim, assignment="plain"):
-    (found,) = [o for o in read(findings) if o["claim"] == claim and o["assignment"] == assignment]
+    (found,) = [
+        o
+        for o in read(findings)
+        if o["claim"] == claim and o["assignment"] == assignment
+    ]
     return found
 
 
 def with_summary(*rows):
-    return replace(make_findings(("atlas",)), summary=pl.DataFrame(list(rows), schema=SUMMARY_SCHEMA))
+    return replace(
+        make_findings(("atlas",)),
+        summary=pl.DataFrame(list(rows), schema=SUMMARY_SCHEMA),
+    )
 
 
 @pytest.mark.parametrize(
-    ("true_q", "true_a", "verdict"), [(0.98, 0.1, "yes"), (0.52, 0.49, "no"), (0.8, 0.3, "inconclusive")]
+    ("true_q", "true_a", "verdict"),
+    [(0.98, 0.1, "yes"), (0.52, 0.49, "no"), (0.8, 0.3, "inconclusive")],
 )
 def test_label_sorting(true_q, true_a, verdict):
     about = {"assignment": "plain", "intervention": "knockout"}
@@ -56,21 +71,35 @@ def with_curves(random, half, spoilt=()):
     return replace(make_findings(("atlas",)), curves=pl.concat(rows))
 
 
-@pytest.mark.parametrize(("random", "half", "verdict"), [(-1, 2, "yes"), (-30, 2, "no"), (-11, 4, "inconclusive")])
+@pytest.mark.parametrize(
+    ("random", "half", "verdict"),
+    [(-1, 2, "yes"), (-30, 2, "no"), (-11, 4, "inconclusive")],
+)
 def test_random_control(random, half, verdict):
     assert reading(with_curves(random, half), "random_small")["verdict"] == verdict
 
 
 def test_the_random_control_is_asked_at_every_layer_where_the_line_has_fallen():
-    found = reading(with_curves(-1, 2, spoilt=[(2, -30), (20, -30)]), "random_small")  # layer 2 is not talked about
-    assert (found["verdict"], found["failing_layers"], found["layer"]) == ("no", [20], 20)
+    found = reading(
+        with_curves(-1, 2, spoilt=[(2, -30), (20, -30)]), "random_small"
+    )  # layer 2 is not talked about
+    assert (found["verdict"], found["failing_layers"], found["layer"]) == (
+        "no",
+        [20],
+        20,
+    )
 
 
 @pytest.mark.parametrize(
-    ("rate", "n", "verdict"), [(0.0, 200, "yes"), (0.0, 40, "inconclusive"), (0.2, 200, "inconclusive")]
+    ("rate", "n", "verdict"),
+    [(0.0, 200, "yes"), (0.0, 40, "inconclusive"), (0.2, 200, "inconclusive")],
 )
 def test_noop_needs_enough_items(rate, n, verdict):
-    findings = with_summary(summary_row("atlas", "flip_rate", rate, assignment="plain", intervention="none", n=n))
+    findings = with_summary(
+        summary_row(
+            "atlas", "flip_rate", rate, assignment="plain", intervention="none", n=n
+        )
+    )
     assert reading(findings, "noop")["verdict"] == verdict
 
 
@@ -79,16 +108,37 @@ def test_what_survives_is_judged_by_permuted_labels():
     found = reading(findings, "signal_survives", None)
     assert (found["verdict"], found["value"]) == ("yes", 0.22)
     assert "with permuted labels 0.50 [0.44, 0.56]" in found["text"]
-    low = summary_row("atlas", "auc_beyond_permuted", 0.05, 0.06, intervention="knockout", group="refit")
+    low = summary_row(
+        "atlas",
+        "auc_beyond_permuted",
+        0.05,
+        0.06,
+        intervention="knockout",
+        group="refit",
+    )
     rest = without(findings, "auc_beyond_permuted")
-    doubtful = replace(rest, summary=pl.concat([rest.summary, pl.DataFrame([low], schema=rest.summary.schema)]))
+    doubtful = replace(
+        rest,
+        summary=pl.concat(
+            [rest.summary, pl.DataFrame([low], schema=rest.summary.schema)]
+        ),
+    )
     assert reading(doubtful, "signal_survives", None)["verdict"] == "inconclusive"
     assert reading(rest, "signal_survives", None)["verdict"] == "not measured"
 
 
-@pytest.mark.parametrize(("gain", "verdict"), [(0.06, "yes"), (-0.06, "no"), (0.01, "inconclusive")])
+@pytest.mark.parametrize(
+    ("gain", "verdict"), [(0.06, "yes"), (-0.06, "no"), (0.01, "inconclusive")]
+)
 def test_what_the_probe_adds_to_confidence(gain, verdict):
-    row = summary_row("atlas", "auc_beyond_confidence", gain, 0.03, intervention="clean", group="nested")
+    row = summary_row(
+        "atlas",
+        "auc_beyond_confidence",
+        gain,
+        0.03,
+        intervention="clean",
+        group="nested",
+    )
     found = reading(with_summary(row), "adds_to_confidence", None)
     assert (found["verdict"], found["value"]) == (verdict, gain)
     assert "of confidence alone 0.68" in found["text"]
@@ -107,7 +157,9 @@ def test_interval_arithmetic():
     assert math.isinf(maybe_zero.ci_high)
     assert difference(a, None) is None
     assert above(None, 0) == below(None, 0) == "inconclusive"
-    assert above(a, 4.0) == "inconclusive"  # an end that touches the threshold decides nothing
+    assert (
+        above(a, 4.0) == "inconclusive"
+    )  # an end that touches the threshold decides nothing
 
 
 def test_between_needs_the_whole_interval_inside():
@@ -115,7 +167,11 @@ def test_between_needs_the_whole_interval_inside():
     assert between(Estimate(5.0, 4.0, 6.0, 9, ""), -5, 5) == "inconclusive"
     assert between(Estimate(9.0, 6.0, 12.0, 9, ""), -5, 5) == "no"
     assert between(Estimate(-9.0, -12.0, -6.0, 9, ""), -5, 5) == "no"
-    assert between(Estimate(0.0, math.nan, math.nan, 9, ""), -5, 5) == between(None, -5, 5) == "inconclusive"
+    assert (
+        between(Estimate(0.0, math.nan, math.nan, 9, ""), -5, 5)
+        == between(None, -5, 5)
+        == "inconclusive"
+    )
 
 
 def test_a_claim_about_all_is_refuted_by_one_and_left_open_by_one():

@@ -17,7 +17,11 @@ SHAPE_CLAIMS = {"trough_place", "recovery", "a_flat"}
 
 def readings(findings):
     """By claim, those of the plain rule about the dataset."""
-    return {o["claim"]: o for o in read(findings) if (o["assignment"], o["dataset"]) == ("plain", "atlas")}
+    return {
+        o["claim"]: o
+        for o in read(findings)
+        if (o["assignment"], o["dataset"]) == ("plain", "atlas")
+    }
 
 
 def verdicts(found):
@@ -27,7 +31,13 @@ def verdicts(found):
 @given(place=st.integers(12, 17), depth=st.floats(-80, -40), end=st.floats(-10, -6))
 @settings(deadline=None, max_examples=8)
 def test_a_valley_is_read_as_one(place, depth, end):
-    read_off = readings(run_with({"atlas": (falling_to(depth, place, end), FLAT)}, noise=0.1, rules=("plain",)))
+    read_off = readings(
+        run_with(
+            {"atlas": (falling_to(depth, place, end), FLAT)},
+            noise=0.1,
+            rules=("plain",),
+        )
+    )
     found = verdicts(read_off)
     for claim in SHAPE_CLAIMS:
         assert found[claim] == "yes", claim
@@ -38,7 +48,9 @@ def test_a_valley_is_read_as_one(place, depth, end):
 
 
 def test_the_same_valley_under_heavy_noise_decides_nothing():
-    found = verdicts(readings(run_with({"atlas": (falling_to(-12.0, last=-4.0), FLAT)}, noise=8.0)))
+    found = verdicts(
+        readings(run_with({"atlas": (falling_to(-12.0, last=-4.0), FLAT)}, noise=8.0))
+    )
     assert {found[claim] for claim in SHAPE_CLAIMS} == {"inconclusive"}
 
 
@@ -50,7 +62,9 @@ def test_a_curve_that_only_falls_does_not_recover():
 
 
 def test_records_are_alike_and_unique():
-    found = read(run_with(dict.fromkeys(("popqa", "nq"), (falling_to(-40, last=-10), FLAT))))
+    found = read(
+        run_with(dict.fromkeys(("popqa", "nq"), (falling_to(-40, last=-10), FLAT)))
+    )
     assert len({o["id"] for o in found}) == len(found)
     assert len({tuple(o) for o in found}) == 1
     assert {o["scope"] for o in found} == {"curve", "dataset"}

@@ -66,9 +66,16 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("frame", "question"), SENTENCES)
-@pytest.mark.parametrize("name", ["Paris", "Lyon", "Bogotá", "New York City", "Santiago de Compostela"])
-def test_right_and_wrong_names_are_found_in_the_same_place(frame: str, question: str | None, name: str) -> None:
-    assert answer_entity(frame.format(name), question) == (frame.index("{"), frame.index("{") + len(name))
+@pytest.mark.parametrize(
+    "name", ["Paris", "Lyon", "Bogotá", "New York City", "Santiago de Compostela"]
+)
+def test_right_and_wrong_names_are_found_in_the_same_place(
+    frame: str, question: str | None, name: str
+) -> None:
+    assert answer_entity(frame.format(name), question) == (
+        frame.index("{"),
+        frame.index("{") + len(name),
+    )
 
 
 WITH_A_QUESTION = [
@@ -81,16 +88,34 @@ WITH_A_QUESTION = [
     ("The book came out in 1937 in London.", "When was the book published?", "1937"),
     ("There are about 300 of them in Lyon", "How many bridges are in Lyon?", "300"),
     ("In Vienna", "Where was he born?", "Vienna"),
-    ("Marlow was a British politician and soldier.", "What is Marlow's occupation?", "British politician"),
-    ("This Is It is by Kenny Ortega", "Who was the director of This Is It?", "Kenny Ortega"),
-    ("The Iron Road is a novel by Ada Quill", "Which novel did Ada Quill write?", "Iron Road"),
-    ("Oklahoma City is the capital of Oklahoma.", "Which city is the capital of Oklahoma?", "Oklahoma City"),
+    (
+        "Marlow was a British politician and soldier.",
+        "What is Marlow's occupation?",
+        "British politician",
+    ),
+    (
+        "This Is It is by Kenny Ortega",
+        "Who was the director of This Is It?",
+        "Kenny Ortega",
+    ),
+    (
+        "The Iron Road is a novel by Ada Quill",
+        "Which novel did Ada Quill write?",
+        "Iron Road",
+    ),
+    (
+        "Oklahoma City is the capital of Oklahoma.",
+        "Which city is the capital of Oklahoma?",
+        "Oklahoma City",
+    ),
     ("1,000,000 people live in the city today", None, "1,000,000"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "question", "expected"), WITH_A_QUESTION)
-def test_words_of_the_question_are_not_the_entity(answer: str, question: str | None, expected: str) -> None:
+def test_words_of_the_question_are_not_the_entity(
+    answer: str, question: str | None, expected: str
+) -> None:
     assert entity(answer, question) == expected
 
 
@@ -112,8 +137,15 @@ LIKE_ANSWERS = st.lists(
 ).map(" ".join)
 
 
-@given(LIKE_ANSWERS, st.sampled_from([None, CAPITAL, WROTE, "When was it?", "where is the capital of Lyon"]))
-def test_a_sentence_has_an_entity_that_begins_and_ends_with_its_words(answer: str, question: str | None) -> None:
+@given(
+    LIKE_ANSWERS,
+    st.sampled_from(
+        [None, CAPITAL, WROTE, "When was it?", "where is the capital of Lyon"]
+    ),
+)
+def test_a_sentence_has_an_entity_that_begins_and_ends_with_its_words(
+    answer: str, question: str | None
+) -> None:
     start, end = answer_entity(answer, question)
     assert 0 <= start < end <= len(answer)
     assert answer[start:end].strip(" .,!?:") == answer[start:end]
@@ -151,13 +183,21 @@ Pair = tuple[Question, str]
 
 def spoken(frame: str, question: Question, entity: str) -> tuple[str, tuple[int, int]]:
     """A sentence about the entity, and where the entity is in it, less a leading article and last marks."""
-    asked = question.property_words[0] if question.property_words else str(question.relation)
+    asked = (
+        question.property_words[0]
+        if question.property_words
+        else str(question.relation)
+    )
     before, after = (
-        part.replace("{subject}", str(question.subject)).replace("{asked}", asked) for part in frame.split("{entity}")
+        part.replace("{subject}", str(question.subject)).replace("{asked}", asked)
+        for part in frame.split("{entity}")
     )
     words = located_words(entity, numbers=False)
     named = [word for word in words if word.text not in ARTICLES] or words
-    return before + entity + after, (len(before) + named[0].start, len(before) + len(entity.rstrip(".!)")))
+    return before + entity + after, (
+        len(before) + named[0].start,
+        len(before) + len(entity.rstrip(".!)")),
+    )
 
 
 def swapped(questions: Sequence[Question]) -> list[Pair]:
@@ -167,7 +207,11 @@ def swapped(questions: Sequence[Question]) -> list[Pair]:
     rng = random.Random(3)
     pairs = []
     for question in rng.sample(list(questions), PAIRS):
-        others = [other for other in by_relation[str(question.relation)] if other not in question.answers]
+        others = [
+            other
+            for other in by_relation[str(question.relation)]
+            if other not in question.answers
+        ]
         if others:
             pairs.append((question, rng.choice(others)))
     return pairs
@@ -183,13 +227,20 @@ def count(frames: Sequence[str], pairs: Sequence[Pair]) -> dict[str, Counter[str
             for entity in (question.answers[0], wrong):
                 sentence, place = spoken(frame, question, entity)
                 hits.append(answer_entity(sentence, question.question) == place)
-            table[frame] += Counter(pairs=1, right=hits[0], wrong=hits[1], alike=hits[0] == hits[1])
+            table[frame] += Counter(
+                pairs=1, right=hits[0], wrong=hits[1], alike=hits[0] == hits[1]
+            )
     return table
 
 
 def test_right_and_wrong_entities_are_found_alike() -> None:
     counts = count(FRAMES, swapped(load_atlas()))
     total: Counter[str] = sum(counts.values(), Counter())
-    assert all(abs(one["right"] - one["wrong"]) / one["pairs"] < 0.04 for one in counts.values())
-    assert abs(total["right"] - total["wrong"]) / total["pairs"] < 0.01  # the place does not tell the label
+    assert all(
+        abs(one["right"] - one["wrong"]) / one["pairs"] < 0.04
+        for one in counts.values()
+    )
+    assert (
+        abs(total["right"] - total["wrong"]) / total["pairs"] < 0.01
+    )  # the place does not tell the label
     assert total["alike"] / total["pairs"] > 0.95

@@ -11,7 +11,11 @@ from anchorscope.stats.auc import auc
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 4))
 def test_counts_the_pairs_of_one_stratum(seed: int, n: int, n_strata: int) -> None:
     rng = np.random.default_rng(seed)
-    scores, labels, strata = rng.integers(0, 5, n) / 2, rng.random(n) < 0.5, rng.integers(0, n_strata, n)
+    scores, labels, strata = (
+        rng.integers(0, 5, n) / 2,
+        rng.random(n) < 0.5,
+        rng.integers(0, n_strata, n),
+    )
     compared = labels[:, None] & ~labels & (strata[:, None] == strata)
     won = (scores[:, None] > scores) + 0.5 * (scores[:, None] == scores)
     wanted = won[compared].mean() if compared.any() else np.nan
@@ -20,7 +24,11 @@ def test_counts_the_pairs_of_one_stratum(seed: int, n: int, n_strata: int) -> No
 
 def test_every_row_may_have_labels_of_its_own() -> None:
     rng = np.random.default_rng(1)
-    scores, labels, strata = rng.normal(size=(6, 25)), rng.random((6, 25)) < 0.5, rng.integers(0, 2, 25)
+    scores, labels, strata = (
+        rng.normal(size=(6, 25)),
+        rng.random((6, 25)) < 0.5,
+        rng.integers(0, 2, 25),
+    )
     labels[3] = True  # no pair
     together = auc(scores, labels, strata)
     assert np.isnan(together).tolist() == [False, False, False, True, False, False]

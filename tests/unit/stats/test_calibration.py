@@ -28,7 +28,11 @@ def _best_are_wrong(rng, n):
     return said, rng.random(n) < np.where(said > 0.97, 0.75, 0.5 + said / 2)
 
 
-WORLDS = {"best are wrong": (_best_are_wrong, 0.2), "tied": (_tied, 0.15), "rare": (_rare, 0.2)}
+WORLDS = {
+    "best are wrong": (_best_are_wrong, 0.2),
+    "tied": (_tied, 0.15),
+    "rare": (_rare, 0.2),
+}
 
 
 def _true_risk(threshold: Threshold, said, truthful) -> float:
@@ -47,24 +51,38 @@ def test_the_promise_is_kept_and_is_not_idle(world):
     assert np.mean([one.coverage for one in found]) > 0.08
     for one in found[:20]:
         assert one.coverage == pytest.approx(
-            (new[0] >= one.probability).mean() if one.probability is not None else 0.0, abs=0.08
+            (new[0] >= one.probability).mean() if one.probability is not None else 0.0,
+            abs=0.08,
         )
 
 
 def test_a_risk_that_no_threshold_keeps_is_not_reachable():
     rng = np.random.default_rng(8)
     # Scores that say nothing.
-    found = [threshold_at_risk(rng.random(400), rng.random(400) < 0.6, 0.2) for _ in range(SPLITS)]
+    found = [
+        threshold_at_risk(rng.random(400), rng.random(400) < 0.6, 0.2)
+        for _ in range(SPLITS)
+    ]
     assert np.mean([one.probability is None for one in found]) >= 0.9
     nothing = next(one for one in found if one.probability is None)
     assert (nothing.probability, nothing.coverage, nothing.n) == (None, 0.0, 400)
-    assert threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).probability is None  # too few to prove anything
+    assert (
+        threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).probability is None
+    )  # too few to prove anything
     assert threshold_at_risk([], [], 0.05).probability is None
 
 
-@given(rows=st.lists(st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=60), risk=st.floats(0.05, 0.9))
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 20), st.booleans()), min_size=1, max_size=60
+    ),
+    risk=st.floats(0.05, 0.9),
+)
 def test_what_is_accepted_passes_the_bound_of_clopper_and_pearson(rows, risk):
-    said, truthful = np.array([row[0] for row in rows]) / 20, np.array([row[1] for row in rows])
+    said, truthful = (
+        np.array([row[0] for row in rows]) / 20,
+        np.array([row[1] for row in rows]),
+    )
     found = threshold_at_risk(said, truthful, risk)
     assert found.n == len(rows)
     if found.probability is None:
@@ -83,7 +101,11 @@ def _answers(n, rng):
     """Answers of three relations: the fewer are true, the harder they are told apart."""
     relation = rng.integers(3, size=n)
     truthful = rng.random(n) < _SHARES[relation]
-    return relation, truthful, expit(rng.normal(size=n) + _APART[relation] * np.where(truthful, 1, -1))
+    return (
+        relation,
+        truthful,
+        expit(rng.normal(size=n) + _APART[relation] * np.where(truthful, 1, -1)),
+    )
 
 
 def _balanced(n, rng):
@@ -91,7 +113,10 @@ def _balanced(n, rng):
     relation, truthful, probability = _answers(n, rng)
     weights = np.zeros(n)
     for one in range(3):
-        cells = [np.flatnonzero((relation == one) & (truthful == kind)) for kind in (True, False)]
+        cells = [
+            np.flatnonzero((relation == one) & (truthful == kind))
+            for kind in (True, False)
+        ]
         for cell in cells:
             number = min(map(len, cells))
             weights[rng.permutation(cell)[:number]] = len(cell) / number
@@ -109,7 +134,9 @@ def test_the_promise_holds_where_answers_stand_for_few_or_many_by_relation():
         shifted = np.where(labels, weights[labels].mean(), weights[~labels].mean())
         before = threshold_at_risk(said, labels, 0.3, shifted)
         for one, into in ((found, kept), (before, plain)):
-            accepted = probability >= (2.0 if one.probability is None else one.probability)
+            accepted = probability >= (
+                2.0 if one.probability is None else one.probability
+            )
             into.append(not accepted.any() or (~truthful[accepted]).mean() <= 0.3)
         reached.append(found.probability is not None)
     assert np.mean(kept) >= 0.9

@@ -17,14 +17,20 @@ DEPTHS = st.floats(20.0, 90.0)
 def drawn(values, noise=0.0, *, draws=300, seed=0):
     """A curve with independent noise in every layer, in the draws only: the sample has its true values."""
     values = np.asarray(values, float)
-    samples = values + noise * np.random.default_rng(seed).normal(size=(draws, len(values)))
+    samples = values + noise * np.random.default_rng(seed).normal(
+        size=(draws, len(values))
+    )
     return SampledCurve(values, samples, 100)
 
 
 def measured(truth, rng, items=150, draws=200):
     """What a bootstrap over items gives; items scatter about the true curve, partly in all layers alike."""
     own, common = rng.normal(size=(items, len(truth))), rng.normal(size=(items, 1))
-    scatter = 12 * (math.sqrt(0.4) * common + math.sqrt(0.6) * own) * np.linspace(0.2, 1.2, len(truth))
+    scatter = (
+        12
+        * (math.sqrt(0.4) * common + math.sqrt(0.6) * own)
+        * np.linspace(0.2, 1.2, len(truth))
+    )
     values = truth + scatter
     weights = rng.multinomial(items, np.full(items, 1 / items), size=draws) / items
     return SampledCurve(values.mean(axis=0), weights @ values, items)
@@ -45,7 +51,11 @@ def test_a_deep_trough_is_found_where_it_is(layers, data, depth, seed):
     end = -depth * data.draw(st.floats(0.0, 0.6))
     curve = drawn(v_shape(layers, place, depth, end), depth / layers / 50, seed=seed)
     found = shape.trough(curve)
-    assert (found.layer.value, found.layer.ci_low, found.layer.ci_high) == (place, place, place)
+    assert (found.layer.value, found.layer.ci_low, found.layer.ci_high) == (
+        place,
+        place,
+        place,
+    )
     assert found.relative.value == pytest.approx(place / (layers - 1))
     assert found.depth.value == pytest.approx(-depth)
     assert holds(found.depth, -depth)
@@ -64,8 +74,12 @@ def test_a_layer_of_rounding_does_not_widen_the_others():
     assert low[0] == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize(("whole", "decided"), [(FEWEST_DRAWS, True), (FEWEST_DRAWS - 1, False)])
-def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole, decided):
+@pytest.mark.parametrize(
+    ("whole", "decided"), [(FEWEST_DRAWS, True), (FEWEST_DRAWS - 1, False)]
+)
+def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(
+    whole, decided
+):
     curve = drawn(v_shape(12, 5, 40.0, -10.0), 0.5, draws=200)
     broken = curve.samples.copy()
     broken[whole:, 3] = np.nan
@@ -88,12 +102,18 @@ def test_draws_without_the_group_are_left_out_and_few_draws_decide_nothing(whole
 def test_what_is_drawn_together_is_compared_draw_by_draw():
     rng = np.random.default_rng(3)
     shared = 20 * rng.normal(size=(400, 8))
-    lower = SampledCurve(np.full(8, -3.0), -3.0 + shared + 0.1 * rng.normal(size=(400, 8)), 50)
+    lower = SampledCurve(
+        np.full(8, -3.0), -3.0 + shared + 0.1 * rng.normal(size=(400, 8)), 50
+    )
     upper = SampledCurve(np.zeros(8), shared, 60)
-    assert shape.last(lower - upper).ci_high < 0  # both move together: the gap is known well
+    assert (
+        shape.last(lower - upper).ci_high < 0
+    )  # both move together: the gap is known well
     assert (lower - upper).n == 50
     mixed = SampledCurve(upper.value, np.roll(upper.samples, 1, axis=0), upper.n)
-    assert shape.last(lower - mixed).ci_high > 0  # as if each had seen questions of its own
+    assert (
+        shape.last(lower - mixed).ci_high > 0
+    )  # as if each had seen questions of its own
 
 
 X = np.arange(20)
@@ -101,7 +121,8 @@ TRUTHS = {
     "trough": -40 * np.exp(-(((X - 9) / 4.0) ** 2)) - 10 * (X > 12),
     "flat bottom": np.where(X < 8, -5.0 * X, -40 + 0.3 * np.abs(X - 13)),
     "nothing": np.zeros(20),
-    "two troughs": -30 * np.exp(-(((X - 5) / 1.5) ** 2)) - 30.5 * np.exp(-(((X - 14) / 1.5) ** 2)),
+    "two troughs": -30 * np.exp(-(((X - 5) / 1.5) ** 2))
+    - 30.5 * np.exp(-(((X - 14) / 1.5) ** 2)),
     "falls to the end": -2.0 * X,
 }
 

@@ -35,13 +35,17 @@ def test_interval_covers_the_true_mean_about_95_times_in_100():
 @pytest.mark.parametrize("n", [1, 2, 3, 20, 41, 500, 2000])
 def test_intervals_of_any_number_of_samples_are_numpys_percentiles(n):
     samples = np.random.default_rng(n).normal(size=(n, 3))
-    assert np.array(percentile_interval(samples)) == pytest.approx(np.percentile(samples, [2.5, 97.5], axis=0))
+    assert np.array(percentile_interval(samples)) == pytest.approx(
+        np.percentile(samples, [2.5, 97.5], axis=0)
+    )
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_intervals_are_numpys_percentiles_of_what_is_defined(axis):
     samples = np.random.default_rng(6).normal(size=(30, 31, 32))
-    samples[:, :3, :2] = np.where(np.random.default_rng(7).random((30, 3, 2)) < 0.3, np.nan, samples[:, :3, :2])
+    samples[:, :3, :2] = np.where(
+        np.random.default_rng(7).random((30, 3, 2)) < 0.3, np.nan, samples[:, :3, :2]
+    )
     samples[3, 4, 5] = np.nan
     wanted = np.nanpercentile(samples, [2.5, 97.5], axis=axis)
     assert np.array(percentile_interval(samples, axis)) == pytest.approx(wanted)
@@ -53,10 +57,16 @@ def test_intervals_are_numpys_percentiles_of_what_is_defined(axis):
 def test_kappa_equals_scikit_learn():
     rng = np.random.default_rng(5)
     first, second = rng.random((2, 4, 50)) < 0.4
-    numbers = np.array([[(x & y).sum(axis=1) for y in (second, ~second)] for x in (first, ~first)])
+    numbers = np.array(
+        [[(x & y).sum(axis=1) for y in (second, ~second)] for x in (first, ~first)]
+    )
     for case in range(4):
-        assert kappa(numbers)[case] == pytest.approx(cohen_kappa_score(first[case], second[case]))
-    assert np.isnan(kappa(np.array([[[4.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))).all()  # alike, and nobody
+        assert kappa(numbers)[case] == pytest.approx(
+            cohen_kappa_score(first[case], second[case])
+        )
+    assert np.isnan(
+        kappa(np.array([[[4.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]]))
+    ).all()  # alike, and nobody
 
 
 def test_by_hand():

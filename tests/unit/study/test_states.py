@@ -16,7 +16,11 @@ from compared_runs import model_findings, write_run
 
 
 def study(**changes: Any) -> Study:
-    found = {"models": ["owner/a", "owner/b", "owner/c", "owner/d", "owner/e"], "datasets": ["popqa"], **changes}
+    found = {
+        "models": ["owner/a", "owner/b", "owner/c", "owner/d", "owner/e"],
+        "datasets": ["popqa"],
+        **changes,
+    }
     return make_study(found, "five")
 
 
@@ -38,23 +42,40 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_states_come_from_the_folders(folder: Path) -> None:
-    assert list(states(study(), folder).values()) == ["done", "stopped", "failed", "waiting", "waiting"]
+    assert list(states(study(), folder).values()) == [
+        "done",
+        "stopped",
+        "failed",
+        "waiting",
+        "waiting",
+    ]
     told = status_of(study(), folder)
     assert told.line == "five: 5 runs, 1 done, 1 failed, 1 stopped, 2 waiting"
     record = json.loads(json.dumps(told.record()))
-    assert record["counts"] == {"done": 1, "running": 0, "failed": 1, "stopped": 1, "waiting": 2}
+    assert record["counts"] == {
+        "done": 1,
+        "running": 0,
+        "failed": 1,
+        "stopped": 1,
+        "waiting": 2,
+    }
     assert record["runs"][2]["error"] == "too few answers"
     assert states(study_in(folder), folder) == states(study(), folder)
 
 
-def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(folder: Path) -> None:
+def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(
+    folder: Path,
+) -> None:
     place = folder / "runs" / "b"
     assert not is_locked(place)
     assert not (place / LOCK).exists()
     with locked(place):
         assert is_locked(place)
         assert states(study(), folder)["b"] == "running"
-        with pytest.raises(UserError, match="Another process is running"), locked(place):
+        with (
+            pytest.raises(UserError, match="Another process is running"),
+            locked(place),
+        ):
             pass
     assert states(study(), folder)["b"] == "stopped"
     with locked(folder):
@@ -62,10 +83,14 @@ def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(folder: Pa
     assert not status_of(study(), folder).running
 
 
-def test_a_study_file_that_was_edited_is_not_overwritten(folder: Path, tmp_path: Path) -> None:
+def test_a_study_file_that_was_edited_is_not_overwritten(
+    folder: Path, tmp_path: Path
+) -> None:
     def open_again(source: Path) -> set[str]:
         with open_study(folder, study(), source):
-            return {path.name for path in folder.iterdir() if path.is_file()} - {".lock"}
+            return {path.name for path in folder.iterdir() if path.is_file()} - {
+                ".lock"
+            }
 
     whole = {"study.json", "study.toml"}
     assert open_again(tmp_path / "study.toml") == whole
@@ -77,7 +102,9 @@ def test_a_study_file_that_was_edited_is_not_overwritten(folder: Path, tmp_path:
     assert open_again(tmp_path / "study.toml") == whole | {"study.toml.changed-1"}
 
 
-def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(
+    folder: Path, tmp_path: Path
+) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("mine")
     with (
@@ -87,5 +114,7 @@ def test_a_folder_of_other_things_and_a_damaged_mark_are_refused(folder: Path, t
         pass
     mark = folder / "study.json"
     mark.write_text(mark.read_text().replace("too few", "too few true"))
-    with pytest.raises(UserError, match=r"is damaged\. Its runs are whole in themselves"):
+    with pytest.raises(
+        UserError, match=r"is damaged\. Its runs are whole in themselves"
+    ):
         read_folder(folder, study())

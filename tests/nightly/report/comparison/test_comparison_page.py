@@ -9,7 +9,14 @@ import pytest
 from anchorscope.progress import Silent
 from anchorscope.report import comparison
 from anchorscope.report.checks import read
-from anchorscope.report.comparison import Compared, Difference, comparison_card, read_across, runs_table, setting_words
+from anchorscope.report.comparison import (
+    Compared,
+    Difference,
+    comparison_card,
+    read_across,
+    runs_table,
+    setting_words,
+)
 from anchorscope.report.findings import Findings
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
@@ -21,11 +28,28 @@ BOTH = ("popqa", "nq")
 
 
 def run(
-    model: str = "Small", share: float = 0.4, *, datasets: tuple[str, ...] = BOTH, parameters: int = 10**8, **world: Any
+    model: str = "Small",
+    share: float = 0.4,
+    *,
+    datasets: tuple[str, ...] = BOTH,
+    parameters: int = 10**8,
+    **world: Any,
 ) -> Findings:
-    found = with_random(model_findings(model, layers=30, datasets=datasets, parameters=parameters))
+    found = with_random(
+        model_findings(model, layers=30, datasets=datasets, parameters=parameters)
+    )
     return with_shares(
-        found, World(**{"together": share, "question": 0.0, "answer": 0.2, "random": 0.05, "half": 0.03} | world)
+        found,
+        World(
+            **{
+                "together": share,
+                "question": 0.0,
+                "answer": 0.2,
+                "random": 0.05,
+                "half": 0.03,
+            }
+            | world
+        ),
     )
 
 
@@ -37,7 +61,9 @@ def compared() -> Compared:
         Difference("seed", False, {}, "seed: 0 in Small; 1 in Large", "drawn again"),
         Difference("site", True, {}, "site: a in Small", "elsewhere"),
     )
-    return Compared((run(), large), flags=flags, command="anchorscope compare 'my a' b --out both")
+    return Compared(
+        (run(), large), flags=flags, command="anchorscope compare 'my a' b --out both"
+    )
 
 
 def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str, str]:
@@ -45,19 +71,29 @@ def written(compared: Compared, folder: Path, claims: bool = False) -> dict[str,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "save_all", lambda *_: None)
         comparison.write_comparison(compared, folder, Silent(), claims)
-    return {kind: (folder / f"report.{kind}").read_text(encoding="utf-8") for kind in ("html", "md")}
+    return {
+        kind: (folder / f"report.{kind}").read_text(encoding="utf-8")
+        for kind in ("html", "md")
+    }
 
 
 def marks(compared: Compared, readings: Any, mark: str) -> set[str]:
     """The runs and datasets that have a control with this verdict."""
     table = comparison.controls_table(compared, readings)
-    return {head for row in table.rows for head, cell in zip(table.head, row, strict=True) if cell.startswith(mark)}
+    return {
+        head
+        for row in table.rows
+        for head, cell in zip(table.head, row, strict=True)
+        if cell.startswith(mark)
+    }
 
 
 def test_names_with_markup_stay_text(compared: Compared, tmp_path: Path) -> None:
     odd = run(MARKUP, 0.4, datasets=("popqa",), random=0.5)
     flag = Difference(MARKUP, True, {}, MARKUP, MARKUP)
-    pages = written(replace(compared, runs=(odd, compared.runs[1]), flags=(flag,)), tmp_path, True)
+    pages = written(
+        replace(compared, runs=(odd, compared.runs[1]), flags=(flag,)), tmp_path, True
+    )
     for page in pages.values():
         assert "<img" not in page.replace('<img alt="', "")
         assert "alert(2)</script>" not in page
@@ -87,7 +123,11 @@ def test_inconclusive_controls_are_not_called_passed(compared: Compared) -> None
 
 def test_the_table_has_a_row_for_every_run_and_dataset(compared: Compared) -> None:
     table = runs_table(compared, {one.model: read(one) for one in compared.runs})
-    assert [row[:2] for row in table.rows] == [("PopQA", "Small"), ("PopQA", "Large"), ("NQ", "Small")]
+    assert [row[:2] for row in table.rows] == [
+        ("PopQA", "Small"),
+        ("PopQA", "Large"),
+        ("NQ", "Small"),
+    ]
     assert {len(row) for row in table.rows} == {len(table.head)}
     assert table.rows[1][4] == "70% [67, 73]"
     old = Compared((model_findings("Old", datasets=("popqa",)),))
@@ -98,4 +138,6 @@ def test_the_same_model_twice_is_not_called_another(compared: Compared) -> None:
     small = run()
     same = Compared((small, replace(small, model="Small (2)")), same_weights=True)
     assert setting_words(same).endswith("All of them have the same model.")
-    assert setting_words(replace(same, flags=compared.flags)).endswith("They differ in seed and site.")
+    assert setting_words(replace(same, flags=compared.flags)).endswith(
+        "They differ in seed and site."
+    )

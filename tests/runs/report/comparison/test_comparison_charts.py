@@ -17,12 +17,25 @@ FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 
 @pytest.fixture(scope="module")
 def runs() -> tuple[Findings, ...]:
-    small = with_shares(model_findings("Small", layers=30, datasets=FOUR), World(together=0.4), World(together=0.5))
+    small = with_shares(
+        model_findings("Small", layers=30, datasets=FOUR),
+        World(together=0.4),
+        World(together=0.5),
+    )
     large = with_shares(
-        model_findings("Large", layers=30, depth=-70.0, parameters=10**9, datasets=FOUR),
+        model_findings(
+            "Large", layers=30, depth=-70.0, parameters=10**9, datasets=FOUR
+        ),
         World(together=0.7, question=0.0, answer=0.2),
     )
-    noise = model_findings("shape:x", layers=8, depth=-3.0, parameters=10**10, datasets=FOUR[:2], random_weights=True)
+    noise = model_findings(
+        "shape:x",
+        layers=8,
+        depth=-3.0,
+        parameters=10**10,
+        datasets=FOUR[:2],
+        random_weights=True,
+    )
     return with_random(small), with_random(large), noise
 
 
@@ -37,7 +50,11 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
     assert (len(lines), len(controls)) == (16, 8)
     styles = dataset_styles(FOUR).values()
     wanted = [(one.colour, stroke) for stroke in ("-", "--") for one in styles]
-    shown = [(line.get_color(), line.get_linestyle()) for line in lines if line not in controls]
+    shown = [
+        (line.get_color(), line.get_linestyle())
+        for line in lines
+        if line not in controls
+    ]
     assert sorted(shown) == sorted(wanted)
     assert len(figure.axes[0].collections) == 8
 
@@ -46,13 +63,21 @@ def test_what_is_drawn_is_what_the_runs_have(runs: tuple[Findings, ...]) -> None
     chart = delta_p_of_runs(runs)
     for run in runs:
         drawn = chart.data.filter(pl.col("run") == run.model)
-        own = run.curves.filter((pl.col("assignment") == "plain") & (pl.col("variant") == "all"))
+        own = run.curves.filter(
+            (pl.col("assignment") == "plain") & (pl.col("variant") == "all")
+        )
         keys = ["intervention", "dataset", "group", "layer"]
-        assert drawn.sort(keys)["delta_p"].to_list() == own.sort(keys)["delta_p"].to_list()
+        assert (
+            drawn.sort(keys)["delta_p"].to_list() == own.sort(keys)["delta_p"].to_list()
+        )
 
 
 def test_every_run_and_dataset_with_parts_has_a_bar(runs: tuple[Findings, ...]) -> None:
-    bars = comparison_card(Compared(runs), {run.model: read(run) for run in runs}, ()).bars
+    bars = comparison_card(
+        Compared(runs), {run.model: read(run) for run in runs}, ()
+    ).bars
     assert len(bars) == 8  # the noise has none
-    assert [bar.parts["together"] for bar in bars if bar.label.startswith("Large")] == pytest.approx([0.7] * 4)
+    assert [
+        bar.parts["together"] for bar in bars if bar.label.startswith("Large")
+    ] == pytest.approx([0.7] * 4)
     assert [sum(bar.parts.values()) for bar in bars] == pytest.approx([1.0] * 8)
