@@ -78,7 +78,7 @@ EXAMPLES = {
     "score": (
         (
             "nothing at hand but the embedded model",
-            'anchorscope score --demo "What is the capital of France?"',
+            'anchorscope score --demo "Which city is the capital of France?"',
         ),
         (
             "questions; the model answers them",
@@ -114,12 +114,7 @@ EXAMPLES = {
         ),
     ),
 }
-VERDICTS = {
-    "accept": "accept",
-    "abstain": "abstain: not sure enough",
-    "out-of-range": "out of range: unlike the training data",
-}
-"""Verdicts as a person reads them."""
+VERDICTS = ("true", "unsure", "false", "out-of-range")
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 """What the extra `serve` brings."""
 _what, _door, _limits = (
@@ -454,6 +449,21 @@ def _describe_use(use: dict[str, Any]) -> str:
     return f"passage{which} {use['context_used']:.0%} used{likely}"
 
 
+def _describe_verdicts(scored: "Scored") -> str:
+    """From which probabilities on an answer is called what."""
+    limits = scored.trained.verdict_limits(scored.risk)
+    is_false = f'"false" up to {limits.false_to:.0%}'
+    if limits.true_from > 1:
+        return f'verdicts: {is_false}, none is "true", all others are "unsure"'
+    is_true = f'"true" from {limits.true_from:.0%} on'
+    promise = (
+        ""
+        if scored.risk is None
+        else f" (at most {scored.risk:.0%} of these are wrong)"
+    )
+    return f'verdicts: {is_true}{promise}, {is_false}, "unsure" between'
+
+
 def _show_scores(scored: "Scored") -> None:
     """The verdicts first; warnings that all answers share once, below."""
     n = len(scored.scores)
@@ -463,7 +473,7 @@ def _show_scores(scored: "Scored") -> None:
         table = Table.grid(padding=(0, 2, 0, 0))
         for index, row in enumerate(scored.scores[:_SHOWN]):
             table.add_row(
-                VERDICTS[row.verdict],
+                row.verdict,
                 ""
                 if row.truth_probability is None
                 else f"{row.truth_probability:.0%} true",
@@ -476,6 +486,7 @@ def _show_scores(scored: "Scored") -> None:
         console.print(table)
     if n > _SHOWN:
         say(f"{_SHOWN} of {n:,} items; --out FILE.csv or --json has all")
+    say(_describe_verdicts(scored))
     for text in shared:
         say(f"warning: {text}")
     if scored.uses and scored.trained.context_use is None:

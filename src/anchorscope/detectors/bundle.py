@@ -11,8 +11,9 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from pydantic import TypeAdapter
 from safetensors import SafetensorError
@@ -49,7 +50,15 @@ from anchorscope.files import canonical_hash
 from anchorscope.stats.calibration import Calibration, Threshold
 
 HALF = 0.5
-"""The probability from which on answers are accepted where no risk was measured."""
+"""The probability that separates the verdicts `true` and `false` where no risk was measured."""
+
+
+class VerdictLimits(NamedTuple):
+    """The probabilities at which verdicts change; between them an answer is `unsure`."""
+
+    true_from: float
+    """Infinity where the risk could not be reached: no answer is called `true`."""
+    false_to: float
 
 
 @dataclass(frozen=True)
@@ -150,19 +159,30 @@ class TrainedDetector:
             f"of these, or train it again with the risk that you want."
         )
 
+    def verdict_limits(self, risk: float | None = None) -> VerdictLimits:
+        """An answer is `true` from the threshold of the risk on, and `false` if it is true with at most that risk."""
+        threshold = self.threshold(risk)
+        if threshold is None:
+            return VerdictLimits(true_from=HALF, false_to=HALF)
+        reached = threshold.probability
+        return VerdictLimits(
+            true_from=np.inf if reached is None else reached,
+            false_to=min(threshold.risk, HALF),
+        )
+
     def threshold_notes(self, risk: float | None) -> list[str]:
         """What has to be said of every verdict for a risk, or for none that was named."""
         threshold = self.threshold(risk)
         if threshold is None:
-            return [f"no risk was measured: accepted from probability {HALF:g} on"]
+            return [f"no risk was measured: answers are true from {HALF:g} on"]
         if threshold.probability is None:
             return [
-                f"a risk of {threshold.risk:g} could not be reached in training: nothing is accepted"
+                f"a risk of {threshold.risk:g} could not be reached in training: no answer is called true"
             ]
         first = self.thresholds[0]
         if risk is None and first.probability is None:
             return [
-                f"a risk of {first.risk:g} could not be reached in training: accepted at {threshold.risk:g}"
+                f"a risk of {first.risk:g} could not be reached in training: {threshold.risk:g} is used"
             ]
         return []
 

@@ -1,7 +1,7 @@
 """A detector in use: a bundle and a model together, which score answers.
 
 detector = anchorscope.Detector.load("runs/demo/detectors/bundles/auto")
-detector.score("What is the capital of Peru?", "Lima").truth_probability
+detector.score("Which city is the capital of Peru?", "Lima").truth_probability
 
 Items are made as in a run: the same prompts, greedy answers and passes. Only what the detector reads is run: one pass
 up to the highest layer that is read, or all layers for confidence.
@@ -27,10 +27,10 @@ from anchorscope.answers.template import build_prompts, make_template
 from anchorscope.datasets.question import Question, asked
 from anchorscope.datasets.text import Span
 from anchorscope.detectors.bundle import (
-    HALF,
     Card,
     DetectorSetting,
     TrainedDetector,
+    VerdictLimits,
     read_bundle,
 )
 from anchorscope.detectors.features import (
@@ -75,7 +75,6 @@ from anchorscope.plan.passes import (
 from anchorscope.progress import Progress, Silent
 from anchorscope.spans.locate import locate_fitting, question_tokens
 from anchorscope.spans.words import is_clear, words_as_written
-from anchorscope.stats.calibration import Threshold
 from anchorscope.stats.streams import stream
 
 _MOST_BYTES = 2**28  # of states in memory at a time
@@ -231,8 +230,11 @@ class ScoringSession:
         return features
 
 
-ACCEPT, ABSTAIN, OUT_OF_RANGE = "accept", "abstain", "out-of-range"
-"""The verdicts: probable enough for the risk; not so; or unlike everything that the detector was trained on."""
+TRUE = "true"
+UNSURE = "unsure"
+FALSE = "false"
+OUT_OF_RANGE = "out-of-range"
+"""The verdict on an answer that is unlike all training answers; `VerdictLimits` decides between the other three."""
 
 
 @dataclass(frozen=True)
@@ -275,12 +277,16 @@ class Decisions:
             outside,
         )
 
-    def verdicts(self, threshold: Threshold | None) -> list[str]:
-        least = HALF if threshold is None else threshold.probability
-        accepted = self.probability >= (np.inf if least is None else least)
-        return np.where(
-            self.outside, OUT_OF_RANGE, np.where(accepted, ACCEPT, ABSTAIN)
-        ).tolist()
+    def verdicts(self, limits: VerdictLimits) -> list[str]:
+        """One of the four verdicts for each item; the first that applies."""
+        cases = [
+            (self.outside, OUT_OF_RANGE),
+            (self.probability >= limits.true_from, TRUE),
+            (self.probability <= limits.false_to, FALSE),
+        ]
+        conditions = [applies for applies, _ in cases]
+        words = [verdict for _, verdict in cases]
+        return np.select(conditions, words, default=UNSURE).tolist()
 
 
 def refuse_other_model(trained: TrainedDetector, lm: LanguageModel) -> tuple[str, ...]:
@@ -403,7 +409,7 @@ class Detector:
             decided = Decisions.of(
                 self.trained, self.session.features(read, self.trained.needs)
             )
-            verdicts = decided.verdicts(self.trained.threshold(risk))
+            verdicts = decided.verdicts(self.trained.verdict_limits(risk))
             judged = zip(
                 decided.probability.tolist(),
                 decided.log_odds.tolist(),
@@ -416,7 +422,7 @@ class Detector:
             if (
                 item.tokens is None
             ):  # an answer without a word, or a question that the model can't read
-                row = None, None, ABSTAIN, (*notes, unread_reason(item, context))
+                row = None, None, UNSURE, (*notes, unread_reason(item, context))
             else:
                 row = *next(judged), (*notes, *self._warnings(item))
             scores.append(Score(item.question.question, item.answer.text, *row))

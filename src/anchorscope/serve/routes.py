@@ -72,7 +72,7 @@ class ScoreItem(Sources):
     id: Name | None = Field(None, description="Comes back with the score.")
     question: Written
     answer: Text = Field(
-        description="An empty one gets the verdict `abstain` and no probability."
+        description="An empty one gets the verdict `unsure` and no probability."
     )
 
 
@@ -117,7 +117,9 @@ class ScoreRecord(BaseModel):
         None, description="Null where there is no answer to score."
     )
     log_odds: float | None = None
-    verdict: str | None = Field(None, description="accept, abstain or out-of-range.")
+    verdict: str | None = Field(
+        None, description="true, unsure, false or out-of-range."
+    )
     warnings: list[str] = []
     context_used: float | None = Field(
         None, description="Share of its probability that goes without `context`."

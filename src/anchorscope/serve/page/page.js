@@ -2,7 +2,7 @@
 
 const at = (id) => document.getElementById(id);
 const EXAMPLES = [
-  ["What is the capital of Peru?", "Lima"], ["What is the capital of Australia?", "Sydney"],
+  ["Which city is the capital of Peru?", "Lima"], ["Which city is the capital of Australia?", "Sydney"],
   ["Who wrote Romeo and Juliet?", "William Shakespeare"],
 ];
 const PAUSE_MS = 250; // after the last word was switched, before it is cut

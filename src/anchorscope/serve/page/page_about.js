@@ -4,7 +4,7 @@ const METRIC_NAMES = {
   auroc: "AUROC: how often a true answer scores above a false one (chance: 0.5)",
   ece: "Calibration error: how far its probabilities are off, on average (best: 0)",
   brier: "Brier score: mean squared error of its probabilities (best: 0)",
-  "accuracy@80": "Share of true answers among the 80 % that it trusts most",
+  "accuracy@80": "Share of true answers among the 80% that it trusts most",
 };
 
 function interval(row) {
@@ -29,14 +29,14 @@ function qualityTable(detector) {
   const rows = wanted.map((row) => [METRIC_NAMES[row.metric], row.test === row.train ? row.test || "–" : `${row.test} (trained on ${row.train})`,
     shownNumber(row.value, 2), interval(row), String(row.n)]);
   if (!rows.length) return element("p", { class: "small" }, "This bundle holds no measured quality (it was fitted without a comparison).");
-  return table(["Measure", "Tested on", "Value", "95 % interval", "Answers"], rows, "Measured quality", 2, "stacked");
+  return table(["Measure", "Tested on", "Value", "95% interval", "Answers"], rows, "Measured quality", 2, "stacked");
 }
 
 function calibrationTable(detector) {
   const rows = (detector.calibration || []).map((row) =>
     [`${shownNumber(100 * row.low, 0)}–${percent(row.high)}`, percent(row.true), String(row.n)]);
   if (!rows.length) return null;
-  return table(["It said", "True in testing", "Answers"], rows, "What it said, and what was so");
+  return table(["Probability given", "True in testing", "Answers"], rows, "Its probabilities, and the share that was true");
 }
 
 /** Fills the section. */

@@ -3,23 +3,22 @@
 const FEWEST_IN_A_BIN = 10;
 
 function percent(share) {
-  return `${shownNumber(100 * share, 0)} %`;
+  return `${shownNumber(100 * share, 0)}%`;
 }
 
-/** The headline of a score, and its tone. */
-function headline({ verdict, truth_probability: probability }) {
-  if (verdict === "out-of-range") return ["Cannot tell", "unsure"];
-  if (probability === null || probability === undefined) return ["No verdict", "unsure"];
-  if (probability < 0.5) return ["Probably not true", "false"];
-  return verdict === "accept" ? ["Probably true", "true"] : ["Perhaps true", "unsure"];
+/** The headline of a score is its verdict: true, unsure, false, out-of-range; with its tone. */
+function headline({ verdict }) {
+  return [verdict, verdict === "out-of-range" ? "unsure" : verdict];
 }
 
-/** Why it is not accepted, or from where on it is. */
+/** From which probabilities on answers are called what. */
 function thresholdWords(score, detector) {
   if (score.verdict === "out-of-range") return "This answer is unlike all that the detector was trained on.";
-  const found = ((detector && detector.thresholds) || []).find((one) => one.risk === score.risk);
-  if (!found || found.probability === null || found.probability === undefined) return "";
-  return `Answers are accepted from ${percent(found.probability)} on: so at most ${percent(found.risk)} of the accepted ones are wrong.`;
+  const threshold = ((detector && detector.thresholds) || []).find((row) => row.risk === score.risk);
+  if (!threshold) return "";
+  const isFalse = `“false” up to ${percent(Math.min(threshold.risk, 0.5))}`;
+  if (!Number.isFinite(threshold.probability)) return `Answers are ${isFalse}, and none is “true”: that risk could not be reached.`;
+  return `Answers are “true” from ${percent(threshold.probability)} on (at most ${percent(threshold.risk)} of these are wrong), ${isFalse}, “unsure” between.`;
 }
 
 /** How far the probability can be taken at its word, by what was measured. */
