@@ -35,7 +35,7 @@ from anchorscope.detectors.bundle import (
     write_bundle,
 )
 from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
-from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
+from anchorscope.detectors.features import CLEAN, Features, StateKey, text_columns
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.detectors.training import Dataset
@@ -61,7 +61,7 @@ from anchorscope.stats.calibration import (
 from anchorscope.stats.detection_metrics import BINS, CPU, reliability_bins
 from anchorscope.stats.streams import priorities
 
-_EPOCH = 2  # raised when detectors come to give other numbers: a comparison made before is made again
+_EPOCH = 3  # raised when detectors come to give other numbers: a comparison made before is made again
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
 
@@ -199,13 +199,12 @@ def _read(
         & pl.col("status").is_in(["used", "unbalanced"])
     )
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
-    texts = texts_of(zip(questions, answers, strict=True))
     data = Dataset(
         shown_name(run, name, first),
         Features(
             len(ids),
             _states(run, name, wanted, place),
-            {**_columns(run, name, used), TEXT: texts},
+            _columns(run, name, used) | text_columns(questions, answers),
         ),
         used["truthful"].to_numpy().astype(bool),
         used["group"].to_numpy().astype(np.int64),
