@@ -57,6 +57,7 @@ from anchorscope.stats.calibration import (
     Threshold,
     threshold_at_coverage,
     threshold_at_risk,
+    without_dominated,
 )
 from anchorscope.stats.detection_metrics import BINS, CPU, reliability_bins
 from anchorscope.stats.streams import priorities
@@ -698,7 +699,7 @@ def thresholds_at(
 ) -> tuple[Threshold, ...]:
     """Thresholds for these risks; where none are named, one that accepts `LEADING_COVERAGE` leads the usual ones.
 
-    None where all answers are of one kind: no risk can be measured on them.
+    A larger risk never accepts less. None where all answers are of one kind: no risk can be measured on them.
     """
     if not 0 < labels.sum() < len(labels):
         return ()
@@ -709,12 +710,9 @@ def thresholds_at(
     leading = threshold_at_coverage(
         probability, labels, LEADING_COVERAGE, weights=weights
     )
-    if risks or leading.probability is None:
-        return tuple(at_risks)
-    return (
-        leading,
-        *(threshold for threshold in at_risks if threshold.risk != leading.risk),
-    )
+    if not risks and leading.probability is not None:
+        at_risks.insert(0, leading)
+    return without_dominated(at_risks)
 
 
 def calibration_rows(
