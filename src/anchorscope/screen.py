@@ -230,10 +230,7 @@ def card_text(card: "AnswerCard", width: int) -> Text:
     add(card.model, "dim", indent="")
     add(card.sentence, "bold", indent="")
     if card.trust is not None:
-        add(
-            f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}.",
-            _TRUST_STYLES[card.trust.verdict],
-        )
+        add(card.trust.words(), _TRUST_STYLES[card.trust.verdict])
     if card.bars:
         add("")
     for bar in card.bars:

@@ -46,6 +46,7 @@ from anchorscope.detectors.bundle_files import (
     checked_record,
     write_folder,
 )
+from anchorscope.detectors.verdict import VERDICTS
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
 from anchorscope.options import DATA, RUNNING, option_of, split_list
@@ -114,7 +115,6 @@ EXAMPLES = {
         ),
     ),
 }
-VERDICTS = ("true", "unsure", "false", "out-of-range")
 NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 """What the extra `serve` brings."""
 _what, _door, _limits = (

@@ -46,6 +46,7 @@ from anchorscope.detectors.features import (
     text_columns,
 )
 from anchorscope.detectors.fitted import Fitted, WithFallback
+from anchorscope.detectors.verdict import FALSE, OUT_OF_RANGE, TRUE, UNSURE, Verdict
 from anchorscope.engine.capture import PREVIOUS
 from anchorscope.engine.decode import Sampling
 from anchorscope.engine.sequences import CLEAN as CLEAN_VARIANT
@@ -229,13 +230,6 @@ class ScoringSession:
         return features
 
 
-TRUE = "true"
-UNSURE = "unsure"
-FALSE = "false"
-OUT_OF_RANGE = "out-of-range"
-"""The verdict on an answer that is unlike all training answers; `VerdictLimits` decides between the other three."""
-
-
 @dataclass(frozen=True)
 class Score:
     """What a detector says of one answer."""
@@ -245,7 +239,7 @@ class Score:
     truth_probability: float | None
     """Probability that the answer is true; None for an empty answer."""
     log_odds: float | None
-    verdict: str
+    verdict: Verdict
     warnings: tuple[str, ...] = field(default=())
     """What may make the number worth less."""
 
@@ -278,13 +272,10 @@ class Decisions:
 
     def verdicts(self, limits: VerdictLimits) -> list[str]:
         """One of the four verdicts for each item; the first that applies."""
-        cases = [
-            (self.outside, OUT_OF_RANGE),
-            (self.probability >= limits.true_from, TRUE),
-            (self.probability <= limits.false_to, FALSE),
-        ]
-        conditions = [applies for applies, _ in cases]
-        words = [verdict for _, verdict in cases]
+        is_true = self.probability >= limits.true_from
+        is_false = self.probability <= limits.false_to
+        conditions = [self.outside, is_true, is_false]
+        words = [OUT_OF_RANGE, TRUE, FALSE]
         return np.select(conditions, words, default=UNSURE).tolist()
 
 

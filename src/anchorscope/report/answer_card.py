@@ -21,7 +21,6 @@ from anchorscope.report.findings import (
     nested_auc,
     select,
     share_at,
-    share_layer,
     statistics,
     why_silent,
 )
@@ -42,6 +41,7 @@ RANDOM_WEIGHTS = "RANDOM WEIGHTS"
 """How the warning begins that the card gives in its own words."""
 UNAVAILABLE = "not available on "
 """How a warning begins that an experiment can't be run on a dataset."""
+NO_EVIDENCE = "random weights carry no evidence"
 NOISE = "This model has random weights: it was never trained, so every number here is noise."
 
 
@@ -51,6 +51,10 @@ class Trust:
 
     verdict: Literal["yes", "partly", "no"]
     reason: str
+
+    def words(self, question: str = "Trust it?") -> str:
+        """Trust it? Partly: 3 of 5 controls passed."""
+        return f"{question} {self.verdict.capitalize()}: {self.reason}."
 
 
 @dataclass(frozen=True)
@@ -307,8 +311,18 @@ def _verdict(readings: Sequence[Reading], dataset: str, claim: str) -> Verdict |
 
 
 def controls_in(readings: Sequence[Reading]) -> list[Reading]:
-    """The controls that count: those of the parts and of the paper's chart."""
+    """All controls: those of the parts and those of the paper's chart."""
     return [reading for reading in readings if reading.standing == "control"]
+
+
+def controls_of_parts(readings: Sequence[Reading]) -> list[Reading]:
+    """The controls of the four parts, which know no groups."""
+    return [reading for reading in controls_in(readings) if reading.assignment is None]
+
+
+def controls_of_chart(readings: Sequence[Reading]) -> list[Reading]:
+    """The controls of ΔP, which compare groups."""
+    return [reading for reading in controls_in(readings) if reading.assignment]
 
 
 def counted_controls(controls: Sequence[Reading]) -> str:
@@ -331,39 +345,50 @@ def counted_controls(controls: Sequence[Reading]) -> str:
 
 
 def trust_in(findings: Findings, readings: Sequence[Reading]) -> Trust:
-    """One verdict with its reason: a control that fails where the answer is read counts most."""
-    controls = controls_in(readings)
+    """Whether to believe the parts: one verdict with its reason."""
+    controls = controls_of_parts(readings)
     counted = counted_controls(controls)
     if findings.random_weights:
-        return Trust("no", "random weights carry no evidence")
+        return Trust("no", NO_EVIDENCE)
     if not _spoken(findings):
         return Trust("no", f"there is no answer to trust yet; {counted}")
     failed = [reading for reading in controls if reading.verdict == "no"]
-    at_tested = [
-        reading
-        for reading in failed
-        if not reading.failing
-        or share_layer(findings, reading.dataset or "") in reading.failing
-    ]
-    for reading in (*at_tested, *failed):
-        layers = f" at {layer_names(reading.failing)}" if reading.failing else ""
-        where = layers + _named(findings, [reading.dataset or ""], " on {}")
-        reason = (
-            f"{reading.sentence[:1].lower()}{reading.sentence[1:]}{where}; {counted}"
-        )
-        return Trust("no" if at_tested else "partly", reason)
+    if failed:
+        return Trust("no", f"{_failure(findings, failed[0])}; {counted}")
     if {
         _verdict(readings, name, "share_beyond_random") for name in _spoken(findings)
     } != {"yes"}:
         return Trust(
             "partly", f"the key words may carry no more than random words do; {counted}"
         )
-    return Trust(
-        "yes"
-        if all(reading.verdict == "yes" for reading in controls) and controls
-        else "partly",
-        counted,
-    )
+    return _by_count(controls)
+
+
+def trust_in_chart(findings: Findings, readings: Sequence[Reading]) -> Trust:
+    """Whether to believe the paper's chart; a control that fails at some layers leaves the others."""
+    controls = controls_of_chart(readings)
+    if findings.random_weights:
+        return Trust("no", NO_EVIDENCE)
+    failed = [reading for reading in controls if reading.verdict == "no"]
+    everywhere = [reading for reading in failed if not reading.failing]
+    for reading in (*everywhere, *failed):
+        reason = f"{_failure(findings, reading)}; {counted_controls(controls)}"
+        return Trust("no" if everywhere else "partly", reason)
+    return _by_count(controls)
+
+
+def _failure(findings: Findings, reading: Reading) -> str:
+    """What a failed control says, and where it failed."""
+    said = reading.sentence[:1].lower() + reading.sentence[1:]
+    layers = f" at {layer_names(reading.failing)}" if reading.failing else ""
+    dataset = _named(findings, [reading.dataset or ""], " on {}")
+    return f"{said}{layers}{dataset}"
+
+
+def _by_count(controls: Sequence[Reading]) -> Trust:
+    """Yes where all controls passed, and partly where some are open."""
+    passed = bool(controls) and all(reading.verdict == "yes" for reading in controls)
+    return Trust("yes" if passed else "partly", counted_controls(controls))
 
 
 def _warnings(findings: Findings) -> tuple[str, ...]:

@@ -21,10 +21,12 @@ import polars as pl
 
 from anchorscope.progress import Progress
 from anchorscope.report.answer_card import (
+    NO_EVIDENCE,
     AnswerCard,
     Trust,
     answer_sentence,
     controls_in,
+    controls_of_parts,
     part_bar,
     trust_in,
 )
@@ -170,12 +172,7 @@ def write_comparison(
         title,
     )
     write_sections_page(page, out, "report")
-    trust = (
-        f"Trust it? {card.trust.verdict.capitalize()}: {card.trust.reason}."
-        if card.trust
-        else ""
-    )
-    return [card.sentence, trust, setting]
+    return [card.sentence, card.trust.words() if card.trust else "", setting]
 
 
 _DELTA_P = SectionFigure(
@@ -219,19 +216,25 @@ def comparison_card(
         )
     else:
         sentence = "All runs have random weights: every number here is noise."
-    trust = Trust("no", "random weights carry no evidence")
-    if trusts := [(run.model, trust_in(run, readings[run.model])) for run in trained]:
-        weakest, trust = min(
-            trusts, key=lambda pair: ("no", "partly", "yes").index(pair[1].verdict)
-        )
-        trust = replace(trust, reason=f"{weakest}: {trust.reason}")
+    trusts = [_of_run(run, trust_in(run, readings[run.model])) for run in trained]
     bars = [
         replace(bar, label=f"{run.model}, {display_name(dataset)}")
         for run in compared.runs
         for dataset in run.datasets
         if (bar := part_bar(run, dataset)) is not None
     ]
-    return AnswerCard(names, sentence, trust, bars=tuple(bars))
+    return AnswerCard(names, sentence, _weakest(trusts), bars=tuple(bars))
+
+
+def _of_run(run: Findings, trust: Trust) -> Trust:
+    return replace(trust, reason=f"{run.model}: {trust.reason}")
+
+
+def _weakest(trusts: Sequence[Trust]) -> Trust:
+    """What runs side by side can be trusted: no more than the weakest of them."""
+    worst_first = ("no", "partly", "yes")
+    ordered = sorted(trusts, key=lambda trust: worst_first.index(trust.verdict))
+    return ordered[0] if ordered else Trust("no", NO_EVIDENCE)
 
 
 def setting_words(compared: Compared) -> str:
@@ -330,7 +333,7 @@ def runs_table(compared: Compared, readings: Mapping[str, Sequence[Reading]]) ->
             ]
             verdicts = [
                 check.verdict
-                for check in controls_in(readings[run.model])
+                for check in controls_of_parts(readings[run.model])
                 if check.dataset == dataset
             ]
             passed = (

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from anchorscope.progress import Progress, Silent
-from anchorscope.report.answer_card import AnswerCard, answer_card
+from anchorscope.report.answer_card import AnswerCard, answer_card, trust_in_chart
 from anchorscope.report.charts import EVIDENCE_PARTS, PROBE_AUC, figures_of
 from anchorscope.report.checks import read
 from anchorscope.report.findings import (
@@ -37,14 +37,7 @@ from anchorscope.report.page import (
 from anchorscope.report.palette import BASELINES, display_name
 from anchorscope.report.panel_figure import catalogued_sections, save_all
 from anchorscope.report.reading import Reading, readings_table, verdicts_table
-from anchorscope.report.wording import (
-    Table,
-    as_percent,
-    count,
-    estimate,
-    listing,
-    shown,
-)
+from anchorscope.report.wording import Table, count, estimate, listing, shown
 from anchorscope.stats.estimate import Estimate
 
 POSITION_NOTES = {
@@ -54,9 +47,6 @@ POSITION_NOTES = {
     "here means a verdict that needs neither the key words nor the answer.",
 }
 """What each probe position can show."""
-WRONG_TRUE, WRONG_FALSE = 0.044, 0.014
-"""Share of wrong labels among answers that the grading rules call true (5 of 114) and false (4 of 291), on answers that
-they had not seen (docs/grading.md)."""
 
 
 def write_all(
@@ -96,7 +86,11 @@ def write_report(findings: Findings, readings: Sequence[Reading], out: Path) -> 
         sections,
         (
             SectionFigure(
-                "delta_p", _DELTA_P, "", title="The paper's chart", narrow=True
+                "delta_p",
+                _DELTA_P,
+                trust_in_chart(findings, readings).words("Trust this chart?"),
+                title="The paper's chart",
+                narrow=True,
             ),
         ),
         findings.model,
@@ -297,13 +291,13 @@ def run_line(findings: Findings) -> str:
 
 
 def label_words(findings: Findings) -> str:
-    """What wrong labels would do to the numbers."""
+    """Where the labels come from, and what wrong ones would do to the numbers."""
     asked, supplied = (
         _total(findings, column) or 0 for column in ("asked", "supplied_labels")
     )
     graded = (
-        f"Labels are graded by rules; of answers checked by hand, {as_percent(WRONG_TRUE)} of those called true and "
-        f"{as_percent(WRONG_FALSE)} of those called false were wrong."
+        "Labels are graded by rules. How often these are wrong on your answers is not known: read some of them under "
+        "“Items”."
     )
     origin = "All labels were supplied." if 0 < asked <= supplied else graded
     return f"{origin} Random errors pull an AUC towards 0.5; the parts are ratios and hardly move."

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from anchorscope.datasets.question import Question, Unusable, question_from_row
 from anchorscope.detectors.detector import DRAWS, MOST_ALONE, live_cuts
+from anchorscope.detectors.verdict import Verdict
 from anchorscope.serve.errors import ServiceError, invalid_request
 from anchorscope.serve.model_thread import Draw, Record, score_records
 from anchorscope.serve.service import Service
@@ -117,9 +118,7 @@ class ScoreRecord(BaseModel):
         None, description="Null where there is no answer to score."
     )
     log_odds: float | None = None
-    verdict: str | None = Field(
-        None, description="true, unsure, false or out-of-range."
-    )
+    verdict: Verdict | None = None
     warnings: list[str] = []
     context_used: float | None = Field(
         None, description="Share of its probability that goes without `context`."

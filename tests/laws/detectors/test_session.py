@@ -115,16 +115,16 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     trained = trained_on(tiny_llama)
     detector = Detector(trained, tiny_llama)
     for one in detector.score_many(PAIRS):
-        assert one.verdict == ("accept" if one.truth_probability >= 0.45 else "abstain")
+        assert one.verdict == ("true" if one.truth_probability >= 0.45 else "unsure")
         assert one.warnings == ()
     unreachable = detector.score(*PAIRS[0], risk=0.05)
-    assert unreachable.verdict == "abstain"
+    assert unreachable.verdict == "unsure"
     assert "could not be reached" in unreachable.warnings[0]
     turned = replace(trained, thresholds=trained.thresholds[::-1])
     reached = Detector(turned, tiny_llama).score(*PAIRS[0])
     assert reached.verdict == detector.score(*PAIRS[0]).verdict
     assert reached.warnings == (
-        "a risk of 0.05 could not be reached in training: accepted at 0.2",
+        "a risk of 0.05 could not be reached in training: 0.2 is used",
     )
     assert Detector(turned, tiny_llama).score(*PAIRS[0], risk=0.2).warnings == ()
     with pytest.raises(

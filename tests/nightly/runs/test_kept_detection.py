@@ -286,7 +286,12 @@ def test_from_run_to_detector_to_a_scored_answer(kept: Looked, tmp_path: Path) -
         )
         np.testing.assert_allclose([one.log_odds for one in found], wanted, atol=1e-3)
         assert len({one.log_odds for one in found}) == len(ROWS)
-        assert {one.verdict for one in found} <= {"accept", "abstain", "out-of-range"}
+        assert {one.verdict for one in found} <= {
+            "true",
+            "unsure",
+            "false",
+            "out-of-range",
+        }
 
 
 def test_states_go_to_the_device_where_they_fit(

@@ -57,11 +57,8 @@ def test_a_question_and_its_answer(bundle: Path) -> None:
     result = score("--detector", bundle, *PAIRS[0][:1], "--answer", PAIRS[0][1])
     assert result.exit_code == 0, result.stderr
     wanted = Detector.load(bundle).score(*PAIRS[0])
-    verdict = {"accept": "accept", "abstain": "abstain: not sure enough"}[
-        wanted.verdict
-    ]
     assert result.stdout.startswith(
-        f"{verdict}  {wanted.truth_probability:.0%} true  Who wrote Dracula? → Bram Stoker"
+        f"{wanted.verdict}  {wanted.truth_probability:.0%} true  Who wrote Dracula? → Bram Stoker"
     )
     own = score("--detector", bundle, "Who wrote Emma?", "--json", "--quiet")
     assert json.loads(own.stdout)["items"][0]["warnings"] == [
@@ -111,8 +108,9 @@ def test_counts_for_people_and_one_object_for_programs(
     bundle: Path, answers: Path
 ) -> None:
     people = score("--detector", bundle, answers, "--risk", 0.05)
-    assert people.stdout.count("abstain: not sure enough") == len(PAIRS)
-    assert people.stderr.endswith("5 abstain\n")
+    assert not any(line.startswith("true") for line in people.stdout.splitlines())
+    assert 'none is "true"' in people.stderr
+    assert people.stderr.endswith("5 unsure\n")
     assert people.stderr.count("warning: a risk of 0.05 could not be reached") == 1, (
         "once for all"
     )

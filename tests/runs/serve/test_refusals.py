@@ -119,7 +119,7 @@ def test_an_empty_answer_and_texts_beyond_the_context_are_not_guessed(
     ]
     told = served.client.post("/v1/score", json={"items": items}).json()["items"]
     assert [(item["truth_probability"], item["verdict"]) for item in told] == [
-        (None, "abstain")
+        (None, "unsure")
     ] * 3
     empty, *long = [item["warnings"][-1] for item in told]
     assert empty == "the answer is empty"

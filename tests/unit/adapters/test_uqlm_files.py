@@ -24,7 +24,7 @@ ASKED = {
     },
     "metadata": {},
 }
-SCORED = (Scored(0.9, 2.2, "accept"), Scored(None, None, "abstain"))
+SCORED = (Scored(0.9, 2.2, "true"), Scored(None, None, "unsure"))
 
 
 def test_uqlm_opens_it(tmp_path):
@@ -40,7 +40,7 @@ def test_uqlm_opens_it(tmp_path):
     assert list(table["prompt"]) == ["Who wrote Dracula?", "Why?"]
     assert list(table["response"]) == ["Bram Stoker", ""]
     assert table["anchorscope"][0] == 0.9
-    assert list(table["anchorscope_verdict"]) == ["accept", "abstain"]
+    assert list(table["anchorscope_verdict"]) == ["true", "unsure"]
     again = tmp_path / "again.json"
     again.write_text(
         json.dumps({"data": result.data, "metadata": result.metadata}), encoding="utf-8"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from anchorscope.report.answer_card import NOISE, answer_card
+from anchorscope.report.answer_card import NOISE, answer_card, trust_in, trust_in_chart
 from anchorscope.report.checks import CHECKS, read
 from anchorscope.report.findings import TOGETHER, share_at
 from anchorscope.report.page import fragment
@@ -120,16 +120,41 @@ def test_shares_are_clipped_to_the_scale():
 def test_trust_follows_the_controls_and_counts_them():
     good = card_of(World(random=0.02, half=0.02)).trust
     assert re.match(r"\d of \d controls passed", good.reason)
-    assert (good.verdict, "failed" in good.reason) == (
-        "partly",
-        False,
-    )  # the curves have no random cut
+    assert (good.verdict, "failed" in good.reason) == ("yes", False)
     failed = card_of(World(random=0.3, half=0.02)).trust
     assert failed.verdict == "no"
     assert failed.reason.startswith(
         "more than a quarter as much of the evidence needs random words"
     )
     assert "controls passed" in failed.reason
+
+
+def with_verdict(claim, verdict, failing=None):
+    """The readings of a run, one of which came out otherwise."""
+    return [
+        replace(reading, verdict=verdict, failing=failing)
+        if reading.claim == claim
+        else reading
+        for reading in READ["atlas",]
+    ]
+
+
+def test_the_chart_and_the_parts_are_trusted_each_by_its_own_controls():
+    findings = FINDINGS["atlas",]
+    parts = trust_in(findings, READ["atlas",])
+
+    at_layers = with_verdict("random_small", "no", failing=(1, 2))
+    chart = trust_in_chart(findings, at_layers)
+    assert (chart.verdict, "at layers 1–2" in chart.reason) == ("partly", True)
+    assert trust_in(findings, at_layers) == parts
+
+    everywhere = with_verdict("noop", "no")
+    assert trust_in_chart(findings, everywhere).verdict == "no"
+    assert trust_in(findings, everywhere) == parts
+
+    failed = with_verdict("share_random_small", "no")
+    assert trust_in(findings, failed).verdict == "no"
+    assert trust_in_chart(findings, failed) == trust_in_chart(findings, READ["atlas",])
 
 
 def test_random_weights_are_called_noise_and_missing_parts_are_named():
