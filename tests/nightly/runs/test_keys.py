@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.executor import Description, LocalExecutor
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.loading import load
 from anchorscope.pipeline import steps_of
@@ -213,6 +214,32 @@ def test_another_version_of_a_library_makes_anew_what_it_computes(
         job.metadata, "version", lambda name: "99" if name == library else version(name)
     )
     assert anew(before, keys(everything, out)) == expected
+
+
+def test_one_key_of_clean_states_has_one_choice_of_compiled_blocks(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where compiled and plain blocks differ in their last digits."""
+    described = Job.record.fget
+    decided: dict[str, set[bool]] = {}
+    for compile_from in (None, 1, 2_000, 4_000, 8_000, 16_000, 32_000, 10**9):
+
+        def on_a_gpu(work: Job, compile_from: int | None = compile_from) -> Description:
+            record = described(work)
+            planner = replace(record.planner, compile_from=compile_from)
+            return replace(record, planner=planner)
+
+        monkeypatch.setattr(Job, "record", property(on_a_gpu))
+        out = small_run.copy("finished", tmp_path / f"from {compile_from}")
+        for random_cuts in (1, 3, 9):
+            recipe = small_run.recipe.model_copy(update={"random_cuts": random_cuts})
+            with open_run(out) as folder:
+                work = Job(folder, recipe, LocalExecutor(lambda: None), Notes())
+                run = DatasetRun(work, parse_spec(recipe.datasets[0]), steps_of(recipe))
+                key = run.result("clean-states").key
+                decided.setdefault(key, set()).add(run.is_compiled)
+    assert all(len(choices) == 1 for choices in decided.values())
+    assert set.union(*decided.values()) == {True, False}
 
 
 # The same in whole runs.
