@@ -15,8 +15,9 @@ from anchorscope.datasets.catalog import parse_spec
 from anchorscope.execute.executor import Description, LocalExecutor
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.loading import load
+from anchorscope.options import option_of
 from anchorscope.pipeline import steps_of
-from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.recipe import Recipe, about, make_recipe
 from anchorscope.steps import job
 from anchorscope.steps.job import DatasetRun, Job
 from small_facts import rows, write_questions
@@ -92,10 +93,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     ),
     "random_cuts": (3, {"effects-knockout", "principal-states", *SHARES, *TABLES}),
     "evidence_items": (61, MANY_PASSES | TABLES),
-    "directions": (
-        9,
-        {"principal-states", "null-scores", "experiment-sources", *SHARES, *REWRITTEN},
-    ),
+    "directions": (9, {"principal-states", "null-scores", *FOUND, *SHARES, *REWRITTEN}),
     "parts": (
         ("context", "answer"),
         {"source-terms", "evidence-parts", "experiment-sources"},
@@ -149,6 +147,20 @@ def known(
     """A folder that knows its model, and the keys of all steps there."""
     out = tmp_path_factory.mktemp("keys") / "run"
     return out, keys(everything, out)
+
+
+def test_what_is_said_of_an_option_is_what_the_keys_say() -> None:
+    """Where only the last digits depend on an option, steps are made again; no reason may say that none do."""
+    reasons = {
+        name: option_of(field).compared.reason
+        for name, field in Recipe.model_fields.items()
+    }
+    assert not [name for name, reason in reasons.items() if "not depend" in reason]
+    digits = {name for name, reason in reasons.items() if "last digits" in reason}
+    assert digits == {"batch_tokens", "threads"}
+    for name in digits:
+        assert OPTIONS[name][1], name
+        assert "last digits depend on" in about(name)
 
 
 def test_every_option_of_a_recipe_is_here() -> None:
