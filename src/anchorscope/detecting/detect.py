@@ -38,6 +38,7 @@ from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, Features, StateKey, text_columns
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.fitted import TrainingRange
+from anchorscope.detectors.recommend import recommend
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
@@ -50,7 +51,11 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.probes.chunks import chunk_bytes
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
-from anchorscope.report.detection import DetectionContext, write_detection_report
+from anchorscope.report.detection import (
+    DetectionContext,
+    DetectionResults,
+    write_detection_report,
+)
 from anchorscope.results import versions
 from anchorscope.stats.calibration import (
     Calibration,
@@ -389,7 +394,12 @@ def detect(
             tuple(job.warnings),
             job.left_out,
         )
-        answer, recommended = write_detection_report(folder, context)
+        results = DetectionResults(folder)
+        recommendation = recommend(results.names, results.mean)
+        card = write_detection_report(results, context, recommendation, folder)
+        recommended = next(iter(saved)) if len(saved) == 1 else None
+        if recommendation and card.trust and card.trust.verdict != "no":
+            recommended = recommendation.detector
         _FOLDER.seal(
             folder,
             {
@@ -400,9 +410,9 @@ def detect(
                 "trained_on": [dataset.name for dataset in job.trainable],
                 "bundles": sorted(saved),
                 "saved": saved,
-                "recommended": recommended
-                or (next(iter(saved)) if len(saved) == 1 else None),
-                "answer": answer,
+                "recommended": recommended,
+                "recommendation": recommendation and recommendation.record(),
+                "answer": card.sentence,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),
