@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from anchorscope.catalogue import DETECTORS
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
+from anchorscope.stats.calibration import Threshold, without_dominated
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"
@@ -89,19 +91,26 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return record
 
 
+def training_data(words: str) -> str:
+    """What a card says of the data; older cards begin with what the detector is."""
+    return words.rpartition("; trained on ")[2]
+
+
 def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
     """What a user has to know before trusting the detector of a bundle: rows of one or two cells."""
     record = checked_record(bundle_files(folder), str(folder))
     try:
         setting, card = record["setting"], record["card"]
+        known = [entry for entry in DETECTORS.values() if entry.name == record["name"]]
         rows = [
             ("detector", record["name"]),
+            *(("what it is", entry.about) for entry in known),
             (
                 "model",
                 f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}",
             ),
             ("reads", f"{setting['position']}, {setting['template']['kind']} prompt"),
-            ("trained on", card["data"]),
+            ("trained on", training_data(card["data"])),
             *(("tried on", name) for name in card["shifts"]),
             *(("limit", limit) for limit in card["limits"]),
             (
@@ -113,14 +122,14 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
             ("sha256", record["sha256"]),
             ("",),
         ]
-        for threshold in record["thresholds"]:
-            start = threshold["probability"]
+        stated = [Threshold(**threshold) for threshold in record["thresholds"]]
+        for threshold in without_dominated(stated):
             accepted = (
                 "nothing"
-                if start is None
-                else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
+                if threshold.probability is None
+                else f"{threshold.coverage:.0%}, from probability {threshold.probability:.3f} on"
             )
-            rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
+            rows.append((f"accepted, at most {threshold.risk:.0%} wrong", accepted))
         rows.append(("" if card["quality"] else "nothing was measured",))
         for row in card["quality"]:
             ends = (
