@@ -569,18 +569,17 @@ def decision_words(chosen: Recommendation) -> str:
     gain = chosen.decided_by
     if gain is None:
         return "No other detector was compared with it."
-    needed = f"more than {number(gain.needed, DIGITS)} AUROC"
-    together = (
-        f" (interval for {chosen.comparisons} comparisons together)"
-        if chosen.comparisons > 1
-        else ""
-    )
+    cost = "it takes no further pass"
+    if gain.needed > 0:
+        cost = f"its passes cost {number(gain.needed, DIGITS)}"
+    if chosen.comparisons > 1:
+        cost += f" (intervals hold for {chosen.comparisons} comparisons together)"
     if gain.detector == chosen.detector:
-        return f"It gains {_gain_words(gain)}; {needed} pays for its passes{together}."
+        return f"It gains {_gain_words(gain)}, and {cost}."
     none = f"None of {chosen.others} others" if chosen.others > 1 else "No other"
     return (
-        f"{none} is shown to gain more than its passes cost: {gain.detector} comes "
-        f"nearest with {_gain_words(gain)}, and {needed} would pay for its passes{together}."
+        f"{none} is shown to gain more than its passes cost: {gain.detector} comes nearest with {_gain_words(gain)}, "
+        f"and {cost}."
     )
 
 
