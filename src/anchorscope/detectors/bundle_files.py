@@ -9,7 +9,6 @@ from typing import Any
 from anchorscope.catalogue import DETECTORS
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
-from anchorscope.stats.calibration import Threshold, without_dominated
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 SCHEMA = "anchorscope-detector"
@@ -98,6 +97,9 @@ def training_data(words: str) -> str:
 
 def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
     """What a user has to know before trusting the detector of a bundle: rows of one or two cells."""
+    # Only here: SciPy takes a moment, and no other reader of the files needs it.
+    from anchorscope.stats.calibration import Threshold, without_dominated
+
     record = checked_record(bundle_files(folder), str(folder))
     try:
         setting, card = record["setting"], record["card"]
