@@ -41,6 +41,7 @@ from anchorscope.report.findings import (
     select,
 )
 from anchorscope.report.palette import (
+    FEW_CLUSTERS,
     GROUPS,
     INK,
     Q_ANCHORED,
@@ -518,7 +519,7 @@ class Lines:
         )
         if kind == "band" and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS:
             kind = "none"  # a band of so few items would say more than is known
-            style |= {"linewidth": 1.1, "linestyle": ":", "marker": ""}
+            style |= FEW_CLUSTERS
         if (
             self.x == "layer" and kind != "level"
         ):  # a line is broken where a layer has no number
