@@ -10,6 +10,8 @@ from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
+COMPARISON = "detection.json"
+"""Lies beside the bundles that a comparison of detectors saved."""
 SCHEMA = "anchorscope-detector"
 SCHEMA_VERSION = 4
 """Raised whenever the form changes; docs/bundle-format.md says what each version has."""
@@ -20,8 +22,8 @@ DEMO = Path(__file__).parents[1] / "serve" / "demo_detector"
 
 
 def bundle_files(place: str | Path) -> dict[str, bytes]:
-    """The bytes of a bundle's two files, by name."""
-    folder, files = Path(place), {}
+    """The bytes of a bundle's two files, by name; of a run or its detectors, those of the recommended one."""
+    folder, files = recommended_bundle(Path(place)), {}
     for name in (JSON, WEIGHTS):
         try:
             files[name] = read_regular(folder / name, MOST_BYTES)
@@ -36,6 +38,24 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
                 f"{WEIGHTS}, as anchorscope detect writes it."
             ) from None
     return files
+
+
+def recommended_bundle(place: Path) -> Path:
+    """The folder of the detector that a run's comparison recommends; any other place is the bundle itself."""
+    for comparison in (place, place / "detectors"):
+        try:
+            record = json.loads(read_regular(comparison / COMPARISON, MOST_BYTES))
+            saved = sorted(record["saved"])
+            recommended = record["recommended"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if recommended in saved:
+            return comparison / "bundles" / recommended
+        raise UserError(
+            f"The comparison {str(comparison)!r} recommends no detector that it saved; name one of its bundles: "
+            f"{', '.join(str(comparison / 'bundles' / name) for name in saved) or 'none was saved'}."
+        )
+    return place
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
