@@ -386,6 +386,23 @@ def test_a_mistake_with_fresh_keeps_what_is_there(
     assert files_of(run) == before
 
 
+def test_labels_alone_are_enough_for_a_run(recipe: Recipe, tmp_path: Path) -> None:
+    """Supplied labels need no accepted answers, also where experiments look for other questions' answers."""
+    given = [
+        {name: value for name, value in row.items() if name != "answers"}
+        for row in rows()
+    ]
+    options = {
+        "datasets": (f"file:{write_questions(tmp_path / 'judged.jsonl', given)}",),
+        "evidence": ("knockout", "patching", "matched"),
+        "report": False,
+    }
+    run_recipe(recipe.model_copy(update=options), tmp_path / "run")
+    items = table(tmp_path / "run", "items.parquet")
+    assert items["answers"].list.len().max() == 0
+    assert items.filter(pl.col("status") == "used")["truthful"].sum() == N_USED // 2
+
+
 def test_too_few_answers_are_refused_and_the_answers_kept(
     recipe: Recipe, tmp_path: Path
 ) -> None:

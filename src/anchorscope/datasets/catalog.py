@@ -366,7 +366,11 @@ def _read(
     if form is None and isinstance(first[0][1], Unusable) and not skip:
         raise _row_error(source, *first[0], skip)
     if form is None:
-        needs = "'question' and 'answers'" if graded else "'question'"
+        needs = (
+            "'question' and 'answers' (or 'model_answer' and 'truthful')"
+            if graded
+            else "'question'"
+        )
         example = "question=prompt,answers=gold" if graded else "question=prompt"
         raise UserError(
             f"{source.name} has no known format ({source.container}); columns found: {shortened([*usable[0]])}. A file "
@@ -396,7 +400,8 @@ def _detect_format(
         if is_harness_sample(rows[0]) and [*columns] == ["truthful"]:
             return recognise_format(rows[0])
         lowered = {name.strip().lower() for name in present}
-        for wanted in (("question",), ("answers", "answer"))[: 1 + graded]:
+        labelled = ("answers", "answer", "truthful")
+        for wanted in (("question",), labelled)[: 1 + graded]:
             if not any(name in columns or name in lowered for name in wanted):
                 raise UserError(
                     f"{source.name} has no column {wanted[0]!r}; columns found: {shortened(present)}. "

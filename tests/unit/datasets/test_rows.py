@@ -33,7 +33,7 @@ BAD_JSON = [
     (json.dumps({"question": 5, "answers": ["a"]}), "question must be a string, not 5"),
     (
         json.dumps({"question": "q", "golden": ["a"]}),
-        "no answers; columns: ['question', 'golden']",
+        "no answers, and no truthful instead; columns: ['question', 'golden']",
     ),
     (json.dumps({"question": "q", "answers": []}), "there are no answers"),
     (
@@ -312,6 +312,41 @@ def test_columns_of_other_names(tmp_path: Path, content: bytes) -> None:
     assert all(
         question.answers == ("a", "b") and question.metadata == {}
         for question in whole.questions
+    )
+
+
+LABELLED = [
+    {"question": "Who wrote Emma?", "reply": "Austen", "truthful": True},
+    {"question": "Who wrote Dracula?", "reply": "Shelley", "truthful": "no"},
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json_lines(LABELLED),
+        json_list(LABELLED),
+        table(LABELLED, ","),
+        table(LABELLED, "\t"),
+    ],
+)
+def test_a_labelled_answer_needs_no_accepted_answers(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = write(tmp_path, content.replace(b"reply", b"model_answer"))
+    renamed = write(tmp_path, content, name="renamed")
+    for whole in (read(path), read(renamed, model_answer="reply")):
+        rows = [
+            (each.answers, each.model_answer, each.truthful) for each in whole.questions
+        ]
+        assert rows == [((), "Austen", True), ((), "Shelley", False)]
+    assert "there are no answers, and no truthful" in refusal(
+        write(
+            tmp_path,
+            json_lines([*LABELLED[:1], {**LABELLED[1], "truthful": None}]).replace(
+                b"reply", b"model_answer"
+            ),
+        )
     )
 
 
