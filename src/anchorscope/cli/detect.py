@@ -433,7 +433,7 @@ def score(
     if out is not None:
         say(f"rows: {out}", quiet)
     if scored.bad_rows:
-        say(f"warning: {scored.bad_rows:,} bad rows were left out", quiet)
+        say(f"warning: {scored.bad_rows:,} bad or empty rows were left out", quiet)
 
 
 def _describe_use(use: dict[str, Any]) -> str:

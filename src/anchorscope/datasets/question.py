@@ -115,6 +115,10 @@ class Unusable(Exception):
     """A row cannot be used; the text says why."""
 
 
+class EmptyRow(Unusable):
+    """A row of a table without any text in its cells, as spreadsheets write below the last one; counted, no mistake."""
+
+
 Row = dict[str, object] | Unusable
 """Named values, or the reason why they can't be read."""
 
@@ -157,13 +161,25 @@ def parse_columns(texts: Sequence[str]) -> dict[str, str]:
 
 
 def check_known(name: str) -> None:
-    if name not in KNOWN:
+    if name not in (*KNOWN, "answer"):
         raise unknown(
             "name in --columns",
             name,
             KNOWN,
             f"{_HOW}: the known name first, your file's column second.",
         )
+
+
+def of_supplied(columns: Mapping[str, str], graded: bool) -> dict[str, str]:
+    """The columns with what `answer` stands for: the accepted answers where they are graded, else the one to score."""
+    meant = "answers" if graded else "model_answer"
+    if "answer" in columns and meant in columns:
+        raise UserError(
+            f"--columns names {meant!r} twice, as {columns[meant]!r} and as answer={columns['answer']}. Keep one."
+        )
+    return {
+        meant if name == "answer" else name: column for name, column in columns.items()
+    }
 
 
 def own_names(row: Mapping[str, object]) -> dict[str, object]:
