@@ -15,6 +15,7 @@ from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
+from noting import Notes
 from runs_fixtures import table
 from small_facts import rows, unlabelled, write_questions
 from whole_runs import N_LAYERS, TABLES, files_of, quick, watching
@@ -397,7 +398,10 @@ def test_labels_alone_are_enough_for_a_run(recipe: Recipe, tmp_path: Path) -> No
         "evidence": ("knockout", "patching", "matched"),
         "report": False,
     }
-    run_recipe(recipe.model_copy(update=options), tmp_path / "run")
+    notes = Notes()
+    run_recipe(recipe.model_copy(update=options), tmp_path / "run", progress=notes)
+    directions = [title for title in notes.titles if "principal" in title]
+    assert len(directions) == len(set(directions)) > 3, "each says what it is of"
     items = table(tmp_path / "run", "items.parquet")
     assert items["answers"].list.len().max() == 0
     assert items.filter(pl.col("status") == "used")["truthful"].sum() == N_USED // 2
