@@ -42,7 +42,7 @@ from anchorscope.artefacts.sealed_folder import (
 )
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
-from anchorscope.files import PARTIAL, read_regular
+from anchorscope.files import PARTIAL, is_locked, read_regular
 from anchorscope.finished import open_finished
 from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.page import fragment
@@ -96,7 +96,7 @@ class Result:
     lines: tuple[str, ...] = ()
     """What else there is to say of it."""
     command: str | None = None
-    """The command that continues it, where it is not finished."""
+    """The command that continues it, where it is not finished and nobody is at it."""
 
 
 def list_results(root: Path) -> list[Result]:
@@ -188,9 +188,11 @@ def _run_numbers(
 def _read_unfinished(folder: Path) -> dict[str, Any]:
     """A run that was stopped, or is under way."""
     n = len(json.loads(read_regular(folder / INDEX))["steps"])
+    is_running = is_locked(folder)
+    state = "Running" if is_running else "Not finished"
     content = {
         "finished": False,
-        "lines": (f"Not finished: {n} step{' is' if n == 1 else 's are'} done.",),
+        "lines": (f"{state}: {n} step{' is' if n == 1 else 's are'} done.",),
     }
     recipe = folder / "recipe.toml"
     if not recipe.is_file():
@@ -202,7 +204,7 @@ def _read_unfinished(folder: Path) -> dict[str, Any]:
         **content,
         "title": title,
         "about": about,
-        "command": _command("run", recipe, folder),
+        "command": None if is_running else _command("run", recipe, folder),
     }
 
 
@@ -239,12 +241,13 @@ def _read_study(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     }
     if done == len(record["runs"]) and not failed:
         return shown
+    is_running = is_locked(folder)
     command = _command("study run", folder / "study.toml", folder)
     return {
         **shown,
         "finished": False,
-        "lines": tuple(failed[:_LINES]),
-        "command": command,
+        "lines": ("Running.",) if is_running else tuple(failed[:_LINES]),
+        "command": None if is_running else command,
     }
 
 

@@ -223,6 +223,30 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     assert found.manifest["bundles"] == sorted(BUNDLES)
 
 
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_a_model_of_the_hub_is_named_before_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: tuple[str, ...]
+) -> None:
+    """The recipe of a run from elsewhere may name any model: nothing is asked of the hub without a line."""
+    path = write_kept_run(
+        tmp_path / "run",
+        [questions_of("facts")],
+        kept=STATES,
+        features=False,
+        model="strangers/model",
+    )
+
+    def ask_the_hub(*_: object, **__: object) -> None:
+        raise UserError("the hub was asked")
+
+    monkeypatch.setattr(story, "run_recipe", ask_the_hub)
+    result = command(path, "--out", tmp_path / "out", *quiet)
+    assert "the hub was asked" in refused(result)
+    told = result.stderr.splitlines()
+    (named,) = (line for line in told if "with strangers/model, fetched from" in line)
+    assert told.index(named) < len(told) - 1
+
+
 def test_a_run_that_kept_no_states_before_the_answer_has_the_others(
     tmp_path: Path,
 ) -> None:

@@ -15,6 +15,7 @@ from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe
+from noting import Notes
 from runs_fixtures import table
 from small_facts import rows, unlabelled, write_questions
 from whole_runs import N_LAYERS, TABLES, files_of, quick, watching
@@ -384,6 +385,26 @@ def test_a_mistake_with_fresh_keeps_what_is_there(
     with pytest.raises(UserError):
         run_recipe(recipe.model_copy(update=change), run, fresh=True)
     assert files_of(run) == before
+
+
+def test_labels_alone_are_enough_for_a_run(recipe: Recipe, tmp_path: Path) -> None:
+    """Supplied labels need no accepted answers, also where experiments look for other questions' answers."""
+    given = [
+        {name: value for name, value in row.items() if name != "answers"}
+        for row in rows()
+    ]
+    options = {
+        "datasets": (f"file:{write_questions(tmp_path / 'judged.jsonl', given)}",),
+        "evidence": ("knockout", "patching", "matched"),
+        "report": False,
+    }
+    notes = Notes()
+    run_recipe(recipe.model_copy(update=options), tmp_path / "run", progress=notes)
+    directions = [title for title in notes.titles if "principal" in title]
+    assert len(directions) == len(set(directions)) > 3, "each says what it is of"
+    items = table(tmp_path / "run", "items.parquet")
+    assert items["answers"].list.len().max() == 0
+    assert items.filter(pl.col("status") == "used")["truthful"].sum() == N_USED // 2
 
 
 def test_too_few_answers_are_refused_and_the_answers_kept(

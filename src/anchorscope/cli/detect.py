@@ -49,6 +49,7 @@ from anchorscope.detectors.bundle_files import (
 from anchorscope.detectors.verdict import VERDICTS
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
+from anchorscope.models.sources import is_hub_id
 from anchorscope.options import DATA, RUNNING, option_of, split_list
 from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.recipe import Recipe, make_recipe, named_folder
@@ -188,12 +189,21 @@ def detect(
 ) -> None:
     with user_errors(stopped=NOTHING_KEPT):
         with loading("polars", quiet):
-            from anchorscope.detecting.inputs import DetectOptions, open_runs
+            from anchorscope.detecting.inputs import (
+                DetectOptions,
+                completion,
+                missing_keep,
+                open_runs,
+            )
         numbers = (folds, seeds, tosses, resamples, _read_risks(risk), seed)
         saved = None if bundles is None else split_list(bundles)
         options = DetectOptions(split_list(detectors), saved, *numbers, device, fresh)
         folder = None if out is None else named_folder(out)
-        open_runs(runs)  # mistakes are reported before torch is imported
+        opened = open_runs(runs)  # mistakes are reported before torch is imported
+        for run in opened:
+            missing = missing_keep(run, options.wanted)
+            if quiet and missing and is_hub_id(run.recipe.model):
+                say(completion(run, missing))  # before anything is asked of the hub
         with loading("torch", quiet):
             from anchorscope.detecting.detect import detect as detect_runs
         _show_detection(
@@ -433,7 +443,7 @@ def score(
     if out is not None:
         say(f"rows: {out}", quiet)
     if scored.bad_rows:
-        say(f"warning: {scored.bad_rows:,} bad rows were left out", quiet)
+        say(f"warning: {scored.bad_rows:,} bad or empty rows were left out", quiet)
 
 
 def _describe_use(use: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from anchorscope.datasets.formats import inspect_columns
-from anchorscope.datasets.question import Row, Unusable
+from anchorscope.datasets.question import EmptyRow, Row, Unusable
 from anchorscope.errors import UserError, shorten, shortened
 from anchorscope.files import NotRegular, open_regular
 
@@ -332,7 +332,11 @@ def _delimited_rows(
                 ),
             )
             continue
+        if not cells:
+            continue
         if not any(cell.strip() for cell in cells):
+            if names:
+                yield first, EmptyRow("the row is empty")
             continue
         if not names:
             names = [cell.strip() for cell in cells]

@@ -25,7 +25,13 @@ from anchorscope.answers.template import Template
 from anchorscope.artefacts.schema import DETECTION_VERSION
 from anchorscope.artefacts.sealed_folder import SealedFolder, damage, only_hashes
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
-from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
+from anchorscope.detecting.inputs import (
+    BUNDLES,
+    completion,
+    missing_keep,
+    open_runs,
+    shown_name,
+)
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.bundle import (
@@ -78,10 +84,7 @@ def complete_runs(
         missing = missing_keep(run, options.wanted)
         reason = _why_not_computed(run, missing) if missing else None
         if missing and reason is None:
-            progress.note(
-                f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: they are computed "
-                f"first, and resume if stopped"
-            )
+            progress.note(completion(run, missing))
             keep = tuple(dict.fromkeys([*run.recipe.keep, *missing]))
             recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})
             run_recipe(

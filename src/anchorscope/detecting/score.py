@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is import
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
+_TEXTS = (".md", ".rst", ".html", ".htm", ".xml", ".yaml", ".yml", ".tex", ".log")
+_DOCUMENTS = (".pdf", ".doc", ".docx", ".rtf", ".odt", ".epub", ".zip")
 COLUMNS = (
     "item_id",
     "question",
@@ -53,7 +55,7 @@ class Scored:
     risk: float | None
     """The risk that verdicts are for; None where none was measured."""
     bad_rows: int
-    """Rows of the file that could not be read and were left out."""
+    """Rows of the file that could not be read, or were empty, and were left out."""
     seconds: float
     """For answering and scoring; loading the model not counted."""
     uses: tuple[dict[str, Any], ...] = ()
@@ -166,9 +168,10 @@ def _read_passage(given: str) -> str:
         if path.is_file():
             with open_regular(path) as file:
                 text = file.read(_LONGEST_PASSAGE).decode().strip()
-        elif path.suffix.lower() in _READ:
+        elif names_a_file(text):
+            state = "a folder" if path.is_dir() else "no file that is there"
             raise UserError(
-                f"--context {given!r} is no file; give the name of a text file, or the passage itself."
+                f"--context {given!r} is {state}; give the name of a text file, or the passage itself."
             )
     except OSError:  # too long for a path: a passage
         pass
@@ -212,10 +215,11 @@ def read_questions(
         reading = open_dataset(
             spec, on_bad_row, parse_columns(columns), graded=False, large=large_files
         )
-        questions, bad_rows = list(reading), reading.bad
+        questions = list(reading)
+        bad_rows = reading.bad + reading.empty
         if not questions:
             raise UserError(
-                f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad)."
+                f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad or empty)."
             )
     else:
         texts = read_lines() if named else what
@@ -251,6 +255,17 @@ def read_lines() -> list[str]:
     return lines
 
 
+def names_a_file(text: str) -> bool:
+    """Whether a text can only mean a file, there or not: it ends like one, or is one word with a folder in it."""
+    if len(text.splitlines()) > 1:
+        return False
+    ending = os.path.splitext(text)[1].lower()
+    if len(text.split()) > 1:
+        return ending in _READ
+    is_in_folder = "/" in text or os.sep in text
+    return is_in_folder or ending in (*_READ, *_TEXTS, *_DOCUMENTS)
+
+
 def dataset_of(what: str) -> DatasetSpec | None:
     """The dataset that a text names: one known by name, a file that is there or reads like one; None for a question."""
     text = what.strip()
@@ -264,12 +279,9 @@ def dataset_of(what: str) -> DatasetSpec | None:
         path = Path(text).expanduser()
         is_file = path.exists() and not (path.is_dir() and " " in text)
     except (OSError, RuntimeError):  # too long for a path, or the home of nobody
-        path, is_file = Path(text[-20:]), False
-    return (
-        parse_spec(f"file:{text}")
-        if text and (is_file or path.suffix.lower() in _READ)
-        else None
-    )
+        is_file = False
+    is_dataset = text and (is_file or names_a_file(text))
+    return parse_spec(f"file:{text}") if is_dataset else None
 
 
 def _refuse_unwritable(out: Path) -> None:

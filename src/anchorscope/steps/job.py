@@ -385,6 +385,7 @@ class DatasetRun:
         keep = self.job.recipe.keep
         read_by_detectors = {
             "log-probs",
+            "attention-mass",  # of the same pass: a later run then needs none of its own
             "detection-columns",
             *[f"effects-{KNOCKOUT}"] * ("states-cut" in keep),
         }

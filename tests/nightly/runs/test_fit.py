@@ -127,6 +127,7 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
         "tokens",
         "clean-states",
         "log-probs",
+        "attention-mass",
         "before-answer",
     )
     assert made == [f"facts/{name}" for name in names]
@@ -164,6 +165,10 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
         "facts/clean-states",
         "facts/before-answer",
     }  # read from files
+    assert "clean states  0/" in result.stderr
+    passes = [line for line in completed.stderr.splitlines() if "  0/" in line]
+    assert passes
+    assert not any("clean states" in line for line in passes if "score" not in line)
     assert (out / "summary.csv").read_bytes() == (bare / "summary.csv").read_bytes()
     assert states.read_bytes() == fitted_states
     again = invoke(

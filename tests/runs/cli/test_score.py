@@ -99,7 +99,10 @@ def test_a_passage_gives_the_share_of_the_answer_that_needs_it(
         "--quiet",
     )
     assert json.loads(same.stdout)["items"] == items
-    for given, reason in (("", "--context is empty"), ("none.txt", "is no file")):
+    missing = ("none.txt", "passage.md", "docs/passage", "a b.txt", "x.pdf")
+    refusals = [("", "--context is empty"), (tmp_path, "is a folder")]
+    refusals += [(name, "is no file that is there") for name in missing]
+    for given, reason in refusals:
         refused = score("--detector", bundle, answers, "--context", given)
         assert (refused.exit_code, reason in refused.stderr) == (2, True)
 
@@ -178,7 +181,11 @@ def test_a_column_answer_is_the_answer_and_scores_can_be_scored_again(
     place, out = tmp_path / "mine.csv", tmp_path / "scores.csv"
     pl.DataFrame(PAIRS, schema=["question", "answer"], orient="row").write_csv(place)
     wanted = [score.log_odds for score in Detector.load(bundle).score_many(PAIRS)]
-    for file, arguments in ((place, ("--out", out)), (out, ())):
+    replies = tmp_path / "replies.csv"
+    pl.DataFrame(PAIRS, schema=["question", "reply"], orient="row").write_csv(replies)
+    files = ((place, ("--out", out)), (out, ()))
+    files = (*files, (replies, ("--columns", "answer=reply")))
+    for file, arguments in files:
         result = score(
             "--detector", bundle, file, "--no-generate", "--json", *arguments
         )
@@ -213,7 +220,7 @@ def test_bad_rows_end_it_or_are_counted(bundle: Path, tmp_path: Path) -> None:
     assert "line 2: the question is empty" in failed.stderr
     skipped = score("--detector", bundle, place, "--on-bad-row", "skip")
     assert skipped.exit_code == 0
-    assert skipped.stderr.endswith("warning: 1 bad rows were left out\n")
+    assert skipped.stderr.endswith("warning: 1 bad or empty rows were left out\n")
 
 
 def test_mistakes_are_one_line_and_leave_nothing_behind(
@@ -288,6 +295,8 @@ def test_what_is_a_file_and_what_a_question(
         "file:x",
         "mine.csv",
         "folder/mine.jsonl",
+        "folder/mine",
+        "notes.md",
         "questions",
     ):
         assert dataset_of(text) is not None, text
@@ -295,6 +304,8 @@ def test_what_is_a_file_and_what_a_question(
         "Who wrote Emma?",
         "What is 3.5 times 2",
         "Is it file: or not?",
+        "Is it and/or?",
+        "What does README.md say",
         "Who is J.R.R. Tolkien",
         "x" * 5000,
         "",
