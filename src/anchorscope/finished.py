@@ -1,6 +1,5 @@
 """A finished run, read from its folder: what `compare`, `show` and the report need, without a model and torch."""
 
-import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from anchorscope.artefacts.schema import (
 from anchorscope.artefacts.sealed_folder import Damaged, damage
 from anchorscope.catalogue import EVIDENCE, LOADED
 from anchorscope.errors import UserError
+from anchorscope.json_text import from_json
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.checks import read
@@ -131,7 +131,7 @@ class FinishedRun:
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings as written: what the curves do, in words, each with its number, interval and verdict."""
-        observations: list[dict[str, Any]] = json.loads(
+        observations: list[dict[str, Any]] = from_json(
             self.checked_file("observations.json").read_bytes()
         )
         return observations

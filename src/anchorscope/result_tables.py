@@ -1,6 +1,5 @@
 """The result tables of a run, from the records of its steps, with the columns of `schema`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
 from anchorscope.experiments.experiment import Found
 from anchorscope.items import Item
+from anchorscope.json_text import to_json
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
 
@@ -61,7 +61,6 @@ def items_frame(
         for name in ("plain", "corrected")
     }
     sure = [confidence(answer) for answer in answers]
-    to_json = json.JSONEncoder(ensure_ascii=False).encode
     columns: dict[str, Sequence[Any]] = {
         "dataset": [question.dataset for question in questions],
         "item_id": [question.item_id for question in questions],
@@ -95,7 +94,9 @@ def items_frame(
         "pathway_corrected": [
             assigned["corrected"].get(question.item_id) for question in questions
         ],
-        "metadata": [to_json(dict(question.metadata)) for question in questions],
+        "metadata": [
+            to_json(dict(question.metadata), ascii=False) for question in questions
+        ],
         "context": [list(question.context) or None for question in questions],
         "thinking": [question.thinking for question in questions],
     }

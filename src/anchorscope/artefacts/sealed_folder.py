@@ -7,7 +7,6 @@ comparisons and detectors write theirs last.
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -36,6 +35,7 @@ from anchorscope.files import (
     sync_tree,
     writable,
 )
+from anchorscope.json_text import from_json, to_json
 
 RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = (
     "run",
@@ -139,15 +139,12 @@ def sealed_text(folder: Path, record: Mapping[str, Any], names: Collection[str])
     """A manifest as text: its content, the sha256 of files, and the hash of all that."""
     hashes = {name: facts["sha256"] for name, facts in facts_of(folder, names).items()}
     record = sealed({**record, "sha256": hashes})
-    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return to_json(record, indent=2, ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; `ValueError` if it isn't one."""
-    try:
-        return json.loads(read_regular(path))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return from_json(read_regular(path))
 
 
 def unsealed(record: Any) -> dict[str, Any]:
