@@ -14,8 +14,9 @@ from anchorscope.artefacts.schema import (
     EXPERIMENT_ITEM_SCHEMA,
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
-    PATHWAY_COLUMNS,
+    PATHWAY_SCHEMA,
     UNAVAILABLE_SCHEMA,
+    empty,
 )
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
@@ -42,7 +43,7 @@ def items_frame(
 ) -> pl.DataFrame:
     """items.parquet: one row per question asked, used or not; `folds` by index of the item."""
     if pathways is None:
-        pathways = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
+        pathways = empty(PATHWAY_SCHEMA)
     questions, labels = (
         [item.question for item in items],
         [item.label for item in items],

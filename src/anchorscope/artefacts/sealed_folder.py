@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from anchorscope.artefacts.forms import check_form
 from anchorscope.errors import UserError
 from anchorscope.files import (
     PARTIAL,
@@ -149,18 +150,24 @@ def read_json(path: Path) -> Any:
 
 def unsealed(record: Any) -> dict[str, Any]:
     """The content of a sealed record; `ValueError` if it was changed."""
-    if not isinstance(record, dict) or not isinstance(
-        hashes := record.get("sha256", {}), dict
-    ):
+    if not isinstance(record, dict):
         raise ValueError("something else")
     content = {name: value for name, value in record.items() if name != "seal"}
-    if record.get("seal") != canonical_hash(content) or not are_inside(hashes):
+    if record.get("seal") != canonical_hash(content):
         raise ValueError("changed")
+    hashes = record.get("sha256", {})
+    if not isinstance(hashes, dict) or not are_inside(hashes):
+        raise ValueError("something else")
+    if not all(isinstance(digest, str) for digest in hashes.values()):
+        raise ValueError("a file without its hash")
     return content
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    return unsealed(read_json(path))
+    """What a list of ours says; `ValueError` if it was changed, or holds something else than we write."""
+    record = unsealed(read_json(path))
+    check_form(path.name, record)
+    return record
 
 
 # The folder
@@ -367,7 +374,8 @@ class SealedFolder:
     def _written_before(self, folder: Path) -> dict[str, str] | None:
         """The files listed by this folder's manifest; None if none was finished here."""
         try:
-            return dict(read_sealed(folder / self.manifest)["sha256"])
+            record = unsealed(read_json(folder / self.manifest))
+            return dict(record["sha256"])
         except (OSError, ValueError, KeyError):
             return None
 
