@@ -10,7 +10,6 @@ A finished run is opened without torch.
 
 import hashlib
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +30,7 @@ from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.execute.choose import choose
 from anchorscope.files import make_folder, replacing
 from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.json_text import to_json
 from anchorscope.models.embedded import cache_dir
 from anchorscope.options import split_list
 from anchorscope.prepare import check_inputs, default_folder
@@ -293,9 +293,7 @@ def _write_questions(table: Any) -> Path:
             f"A dataset is a {type(table).__name__}; give a name or a file, a list of dicts, a data frame of polars or "
             f"pandas, or a datasets.Dataset."
         )
-    text = "".join(
-        json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows
-    )
+    text = "".join(to_json(row, ascii=False, other=str) + "\n" for row in rows)
     path = (
         cache_dir()
         / "questions"

@@ -8,7 +8,6 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
 import shutil
 import stat
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError, naming
+from anchorscope.json_text import from_json, to_json
 
 PARTIAL = ".anchorscope-partial"
 """Suffix of files being written: nobody else uses it, so leftovers of a killed process can be removed."""
@@ -80,11 +80,10 @@ def _remove(path: Path) -> None:
 
 
 def write_json(path: Path, record: Any, indent: int | None = 1) -> None:
-    """A JSON file without NaN; without an indent it is written several times as fast."""
+    """A JSON file; without an indent it is written several times as fast."""
     with replacing(path) as half_made:
         half_made.write_text(
-            json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False),
-            encoding="utf-8",
+            to_json(record, indent=indent, ascii=False), encoding="utf-8"
         )
 
 
@@ -294,9 +293,7 @@ def files_below(folder: Path) -> list[str]:
 
 def canonical_hash(record: Any) -> str:
     """Hash of a record of plain values, independent of key order."""
-    return hashlib.sha256(
-        json.dumps(record, sort_keys=True, allow_nan=False).encode()
-    ).hexdigest()
+    return hashlib.sha256(to_json(record, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
@@ -357,12 +354,12 @@ def _stamp(path: Path) -> Stamp:
 def _read_hashes(path: Path) -> dict[str, tuple[Stamp, str]]:
     """The remembered hashes; none, if the file isn't exactly what was written."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = from_json(path.read_text(encoding="utf-8"))
         is_whole = record["seal"] == canonical_hash(record["files"])
         return (
             {name: tuple(entry) for name, entry in record["files"].items()}
             if is_whole
             else {}
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

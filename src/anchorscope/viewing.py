@@ -10,7 +10,6 @@ of ours.
 
 import hashlib
 import io
-import json
 import os
 import re
 import shlex
@@ -44,6 +43,7 @@ from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
 from anchorscope.files import PARTIAL, is_locked, read_regular
 from anchorscope.finished import open_finished
+from anchorscope.json_text import from_json
 from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.page import fragment
 from anchorscope.report.palette import display_name
@@ -187,7 +187,7 @@ def _run_numbers(
 
 def _read_unfinished(folder: Path) -> dict[str, Any]:
     """A run that was stopped, or is under way."""
-    n = len(json.loads(read_regular(folder / INDEX))["steps"])
+    n = len(from_json(read_regular(folder / INDEX))["steps"])
     is_running = is_locked(folder)
     state = "Running" if is_running else "Not finished"
     content = {

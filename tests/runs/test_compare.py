@@ -310,7 +310,7 @@ def test_a_comparison_that_fails_leaves_the_earlier_one(
     runs, out = pair(tmp_path), tmp_path / "out"
     out.mkdir()
     (out / "comparison.json").write_text(
-        json.dumps(sealed({"earlier": True, "sha256": {}}))
+        json.dumps(sealed({"earlier": True, "runs": [], "sha256": {}}))
     )
 
     def fail(*_: object) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from anchorscope.artefacts.forms import check_form
 from anchorscope.artefacts.schema import SCHEMA_VERSION
 from anchorscope.artefacts.sealed_folder import (
     INDEX,
@@ -27,7 +28,6 @@ from anchorscope.artefacts.sealed_folder import (
     facts_of,
     open_locked,
     read_json,
-    read_sealed,
     refuse_foreign,
     sealed,
     unsealed,
@@ -314,19 +314,21 @@ def is_run(folder: Path) -> bool:
 def read_index(folder: Path) -> RunFolder:
     """The index of a run folder; a damaged one, or one of another version, is reported in one line."""
     try:
-        record = read_sealed(folder / INDEX)
+        record = unsealed(read_json(folder / INDEX))
+        version = record.get("schema_version")
+        if record.get("marker") == _MARK and version != SCHEMA_VERSION:
+            raise OtherVersion(
+                f"The run in {str(folder)!r} was written by another version of anchorscope (format {version}, this one "
+                f"writes {SCHEMA_VERSION}); choose another folder with --out."
+            )
+        check_form(INDEX, record)
         whole = record["marker"] == _MARK and _is_possible(record)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         whole = False
     if not whole:
         raise Damaged(
             f"{str(folder / INDEX)!r} is damaged, so it is unknown which files of this folder belong to the "
             f"run; nothing was changed. Run the same command again into another folder with --out."
-        )
-    if record["schema_version"] != SCHEMA_VERSION:
-        raise OtherVersion(
-            f"The run in {str(folder)!r} was written by another version of anchorscope (format "
-            f"{record['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
         )
     return RunFolder(
         folder, steps=_steps(record), **{name: record[name] for name in _LISTS}
@@ -392,11 +394,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"The run {str(path)!r} has the first format, which is not read any more. {run_again(path)}"
         )
     try:
-        return unsealed(record)
+        content = unsealed(record)
     except ValueError:
         raise Damaged(
             f"{str(path)!r} is not a finished run (its manifest.json was changed). {run_again(path)}"
         ) from None
+    try:
+        check_form(MANIFEST, content)
+    except ValueError as error:
+        raise Damaged(
+            f"{str(path)!r} is not a finished run (its manifest.json has {error}). {run_again(path)}"
+        ) from None
+    return content
 
 
 def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:

@@ -7,7 +7,6 @@ comparisons and detectors write theirs last.
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from anchorscope.artefacts.forms import check_form
 from anchorscope.errors import UserError
 from anchorscope.files import (
     PARTIAL,
@@ -36,6 +36,7 @@ from anchorscope.files import (
     sync_tree,
     writable,
 )
+from anchorscope.json_text import from_json, to_json
 
 RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = (
     "run",
@@ -139,31 +140,34 @@ def sealed_text(folder: Path, record: Mapping[str, Any], names: Collection[str])
     """A manifest as text: its content, the sha256 of files, and the hash of all that."""
     hashes = {name: facts["sha256"] for name, facts in facts_of(folder, names).items()}
     record = sealed({**record, "sha256": hashes})
-    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return to_json(record, indent=2, ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; `ValueError` if it isn't one."""
-    try:
-        return json.loads(read_regular(path))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return from_json(read_regular(path))
 
 
 def unsealed(record: Any) -> dict[str, Any]:
     """The content of a sealed record; `ValueError` if it was changed."""
-    if not isinstance(record, dict) or not isinstance(
-        hashes := record.get("sha256", {}), dict
-    ):
+    if not isinstance(record, dict):
         raise ValueError("something else")
     content = {name: value for name, value in record.items() if name != "seal"}
-    if record.get("seal") != canonical_hash(content) or not are_inside(hashes):
+    if record.get("seal") != canonical_hash(content):
         raise ValueError("changed")
+    hashes = record.get("sha256", {})
+    if not isinstance(hashes, dict) or not are_inside(hashes):
+        raise ValueError("something else")
+    if not all(isinstance(digest, str) for digest in hashes.values()):
+        raise ValueError("a file without its hash")
     return content
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    return unsealed(read_json(path))
+    """What a list of ours says; `ValueError` if it was changed, or holds something else than we write."""
+    record = unsealed(read_json(path))
+    check_form(path.name, record)
+    return record
 
 
 # The folder
@@ -370,7 +374,8 @@ class SealedFolder:
     def _written_before(self, folder: Path) -> dict[str, str] | None:
         """The files listed by this folder's manifest; None if none was finished here."""
         try:
-            return dict(read_sealed(folder / self.manifest)["sha256"])
+            record = unsealed(read_json(folder / self.manifest))
+            return dict(record["sha256"])
         except (OSError, ValueError, KeyError):
             return None
 

@@ -1,13 +1,13 @@
 """The two files of a bundle, read and checked without torch: missing, altered, too large is refused; and its card."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
+from anchorscope.json_text import from_json, to_json
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 COMPARISON = "detection.json"
@@ -84,9 +84,9 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
             name, f"it has more than {MOST_BYTES / 1e6:g} MB, which no detector needs"
         )
     try:
-        record = json.loads(files[JSON])
-        as_written = written(record)  # refuses NaN
-    except (ValueError, RecursionError):
+        record = from_json(files[JSON])
+        as_written = written(record)
+    except ValueError:
         raise refused(name, f"{JSON} is no JSON: it was altered or cut off") from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         raise refused(name, f"{JSON} does not describe a detector")
@@ -162,13 +162,8 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
 
 
 def written(record: Mapping[str, Any]) -> bytes:
-    """The one way in which a record is written; NaN is refused, since JSON has none."""
-    return (
-        json.dumps(
-            record, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False
-        )
-        + "\n"
-    ).encode()
+    """The one way in which a record is written."""
+    return (to_json(record, sort_keys=True, indent=1, ascii=False) + "\n").encode()
 
 
 def refused(name: str, why: str) -> UserError:

@@ -5,7 +5,6 @@ imported: the one member is copied out, checked against size and sha256, and con
 which load faster and give the same numbers bit for bit. The folder's manifest is checked at every use.
 """
 
-import json
 import lzma
 import os
 import shutil
@@ -33,6 +32,7 @@ from anchorscope.files import (
     read_regular,
     replacing,
 )
+from anchorscope.json_text import from_json, to_json
 from anchorscope.progress import Progress, Silent
 
 MANIFEST = "anchorscope.json"
@@ -99,14 +99,14 @@ def installed_path(name: str) -> Path | None:
     """The folder of an embedded model that is installed and whole, else None."""
     model, folder = _find_embedded(name), cache_dir() / "models" / name
     try:
-        record = json.loads(read_regular(folder / MANIFEST))
+        record = from_json(read_regular(folder / MANIFEST))
         hashes = {
             folder / file: facts["sha256"] for file, facts in record["files"].items()
         }
         whole = record["gguf_sha256"] == model.sha256 and file_hashes(
             list(hashes)
         ) == list(hashes.values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return folder if whole else None
 
@@ -284,9 +284,7 @@ def _write_manifest(model: EmbeddedModel, folder: Path) -> None:
             for path, digest in zip(paths, file_hashes(paths), strict=True)
         },
     }
-    (folder / MANIFEST).write_text(
-        json.dumps(record, indent=2) + "\n", encoding="utf-8"
-    )
+    (folder / MANIFEST).write_text(to_json(record, indent=2) + "\n", encoding="utf-8")
 
 
 def check_gguf(path: Path) -> None:

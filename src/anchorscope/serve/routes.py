@@ -4,7 +4,6 @@ A chat is one question, the model's answer and its score. The score is that of a
 the answer has ended.
 """
 
-import json
 import secrets
 import time
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from anchorscope.datasets.question import Question, Unusable, question_from_row
 from anchorscope.detectors.detector import DRAWS, MOST_ALONE, live_cuts
 from anchorscope.detectors.verdict import Verdict
+from anchorscope.json_text import to_json
 from anchorscope.serve.errors import ServiceError, invalid_request
 from anchorscope.serve.model_thread import Draw, Record, score_records
 from anchorscope.serve.service import Service
@@ -414,9 +414,7 @@ def chat_router(service: Service) -> APIRouter:
                 {**chunk, "choices": [first]},
                 {**chunk, "choices": [last], "usage": usage},
             )
-            events = (
-                f"data: {text}\n\n" for text in (*map(json.dumps, chunks), "[DONE]")
-            )
+            events = (f"data: {text}\n\n" for text in (*map(to_json, chunks), "[DONE]"))
             return StreamingResponse(
                 events,
                 media_type="text/event-stream",

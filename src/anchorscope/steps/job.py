@@ -104,11 +104,7 @@ def format_for(make: Callable[..., Any]) -> Format:
     """How the result of a function is written, by its return type."""
     kind = get_type_hints(make)["return"]
     is_plain = kind is QuestionSample or get_origin(kind) is list
-    return (
-        records(kind)
-        if is_plain
-        else with_tensors({each.__name__: each for each in _CLASSES})
-    )
+    return records(kind) if is_plain else with_tensors(*_CLASSES)
 
 
 @dataclass

@@ -1,0 +1,200 @@
+"""The form of every list of ours that is read back, checked at this one place.
+
+A folder may come from anybody, and a seal only says that nothing was changed since: an index, a manifest or a marker
+that holds something else than a run writes is refused with the entry that is wrong.
+"""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from anchorscope.artefacts.schema import DETECTION_VERSION
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Form(BaseModel):
+    """Entries that readers rely on; a record may have more."""
+
+    model_config = ConfigDict(strict=True, extra="allow", protected_namespaces=())
+
+
+class _Facts(_Form):
+    sha256: Sha256
+    size: Count = 0
+
+
+class _MadeFrom(_Form):
+    epoch: int
+    options: dict[str, Any]
+    libraries: dict[str, str]
+    parents: dict[str, str]
+
+
+class _Step(_Form):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    key: str
+    made_from: _MadeFrom
+    files: dict[str, _Facts]
+    seconds: Seconds
+    peak_memory_mb: dict[str, float]
+    large: bool = False
+    dropped: bool = False
+
+
+class _Notes(_Form):
+    recipe: str = ""
+    published: str = ""
+    batch_tokens: Annotated[int, Field(ge=1)] = 1
+
+
+class _Steps(_Form):
+    steps: dict[str, _Step]
+    notes: _Notes
+
+
+class _Index(_Steps):
+    marker: str
+    results: dict[str, _Facts]
+    arriving: dict[str, _Facts]
+    leaving: list[str]
+    events: list[str]
+
+
+class _Model(_Form):
+    name: str
+    source: str = ""
+    n_layers: Annotated[int, Field(ge=1)]
+    d_model: Count = 0
+    parameters: Count
+    random_weights: bool
+    fingerprint: str
+    tokenizer: str = ""
+    dtype: str
+
+
+class _Counts(_Form):
+    __pydantic_extra__: dict[str, Count]
+
+    dataset: str
+
+
+class _RunStep(_Form):
+    seconds: Seconds
+
+
+class _Run(_Form):
+    model: _Model | None = None
+    counts: list[_Counts] = []
+    reference_layers: dict[str, list[Count]] = {}
+    unavailable: list[dict[str, str]] = []
+    facts: dict[str, str] = {}
+    warnings: list[str] = []
+    events: list[str] = []
+    inputs: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    template: dict[str, Any] = {}
+    for_detectors: bool = False
+    elapsed_seconds: Seconds = 0.0
+    steps: list[_RunStep] = []
+    index: _Steps | None = None
+
+    @model_validator(mode="after")
+    def check_layers(self) -> "_Run":
+        if ("model" in self.model_fields_set) != (self.model is not None):
+            raise ValueError("no model")
+        depth = 0 if self.model is None else self.model.n_layers
+        for name, layers in self.reference_layers.items():
+            if depth and max(layers, default=0) >= depth:
+                raise ValueError(f"{name} has a layer that the model has not")
+        return self
+
+
+class _Compared(_Form):
+    run: str
+    folder: str = ""
+    model: dict[str, Any] = {}
+    datasets: list[str] = []
+    used: dict[str, Count | None] = {}
+
+
+class _Difference(_Form):
+    text: str
+
+
+class _Comparison(_Form):
+    answer: list[str] = []
+    runs: list[_Compared]
+    differences: list[_Difference] = []
+    command: str = ""
+
+
+class _Threshold(_Form):
+    risk: Share
+    coverage: Share
+    probability: Share | None
+
+
+class _Saved(_Form):
+    path: str
+    auroc: dict[str, Annotated[list[float | None], Field(min_length=3, max_length=3)]]
+    thresholds: list[_Threshold]
+    passes: int
+
+
+class _Detection(_Form):
+    version: int = 0
+    model: str = ""
+    answer: str = ""
+    warnings: list[str] = []
+    saved: dict[str, _Saved] = {}
+    recommended: str | None = None
+    command: str = ""
+
+    @model_validator(mode="after")
+    def check_entries(self) -> "_Detection":
+        """Folders of earlier versions lack some entries; they are listed, and made again."""
+        needed = {"model", "answer", "warnings", "saved", "recommended"}
+        if self.version == DETECTION_VERSION and needed - self.model_fields_set:
+            raise ValueError("entries are missing")
+        return self
+
+
+class _Failure(_Form):
+    key: str
+    line: str
+
+
+class _Study(_Form):
+    name: str
+    runs: list[str]
+    failed: dict[str, _Failure]
+
+
+class _Validation(_Form):
+    summary: list[str]
+    command: str = ""
+
+
+_FORMS: dict[str, type[_Form]] = {
+    "index.json": _Index,
+    "manifest.json": _Run,
+    "comparison.json": _Comparison,
+    "detection.json": _Detection,
+    "study.json": _Study,
+    "validation.json": _Validation,
+}
+
+
+def check_form(file: str, record: dict[str, Any]) -> None:
+    """Raises `ValueError` that names the first entry which is missing or holds something else."""
+    try:
+        _FORMS[file].model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "its entries"
+        raise ValueError(f"{where}: {first['msg'].lower()}") from None
