@@ -21,7 +21,7 @@ from anchorscope.artefacts.schema import FEATURE_SCHEMA
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS
 from anchorscope.detecting.inputs import BUNDLES
 from anchorscope.detectors.evaluation import Evaluation, Plan, TrainedOn
-from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, Features, StateKey, texts_of
+from anchorscope.detectors.features import CLEAN, QUESTION_ONLY, Features, StateKey, text_columns
 from anchorscope.detectors.training import Dataset
 from anchorscope.engine.sequences import SITES
 from anchorscope.progress import Silent
@@ -83,10 +83,9 @@ def made_dataset(given: argparse.Namespace, device: torch.device) -> Dataset:
     columns = {name: rng.normal(size=n) + 0.25 * truth for name in COLUMNS}
     relations = [f"relation {one}" for one in rng.integers(12, size=n)]
     groups = np.sort(rng.integers(3 * n // 4, size=n))
-    texts = (
-        (" ".join(f"word{one}" for one in rng.integers(2000, size=8)), f"word{rng.integers(2000)}") for _ in range(n)
-    )
-    columns["text"] = texts_of(texts)
+    questions = [" ".join(f"word{one}" for one in rng.integers(2000, size=8)) for _ in range(n)]
+    answers = [f"word{one}" for one in rng.integers(2000, size=n)]
+    columns |= text_columns(questions, answers)
     names = [f"item {place}" for place in range(n)]
     keys = [frozenset({f"question {place}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 5.0)

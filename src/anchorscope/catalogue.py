@@ -338,7 +338,7 @@ _DETECTORS = (
         "words and word pairs of question and answer",
         0,
         baseline=True,
-        columns=("text",),
+        columns=("question_text", "answer_text"),
     ),
     DetectorEntry(
         "question-only",

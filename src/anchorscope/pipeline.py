@@ -81,6 +81,7 @@ _EXPERIMENTS = (
     *_SAMPLED,
     "edges",
     "evidence_items",
+    "directions",
     "window",
     "max_new_tokens",
     "solver",

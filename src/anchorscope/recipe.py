@@ -235,9 +235,14 @@ class Recipe(BaseModel):
     )
     """Precision of the model; auto is float32 on the CPU and bfloat16 on a GPU."""
     batch_tokens: int | None = option(
-        None, RUNNING, ignore("results do not depend on it"), ge=1, le=MOST_BATCH_TOKENS
+        None,
+        RUNNING,
+        ignore("only the last digits depend on it"),
+        ge=1,
+        le=MOST_BATCH_TOKENS,
     )
-    """Tokens run together; found from the size of the memory where not given, and halved whenever memory runs out."""
+    """Tokens run together, which the last digits depend on; found from the size of the memory where not given, and
+    halved whenever memory runs out."""
     threads: int | None = option(
         None, RUNNING, ignore("only the last digits depend on it"), ge=1, le=1024
     )

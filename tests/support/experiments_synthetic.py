@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 
@@ -16,6 +17,7 @@ from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
 from anchorscope.evidence.effects import Scoring
 from anchorscope.evidence.measured import Measured
+from anchorscope.evidence_parts import principal
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
 from anchorscope.items import Item
@@ -123,10 +125,26 @@ def make_inputs(
         planner=Planner(
             n_layers, n_heads=2, windows=(None,) * n_layers, batch_tokens=1024
         ),
+        directions=lambda n_items: principal.default_directions(
+            n_items, clean.shape[-1]
+        ),
         device="cpu",
         progress=Silent(),
     )
     return replace(inputs, **overrides)
+
+
+def directions_taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Fills with the number of directions of every reduction to come."""
+    taken: list[int] = []
+    reduce = principal.principal_states
+
+    def watched(states: torch.Tensor, directions: int, *others: Any) -> torch.Tensor:
+        taken.append(directions)
+        return reduce(states, directions, *others)
+
+    monkeypatch.setattr(principal, "principal_states", watched)
+    return taken
 
 
 def _by_probe(logits: NDArray[np.float32]) -> NDArray[np.float32]:

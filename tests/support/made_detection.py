@@ -6,7 +6,7 @@ import torch
 from anchorscope.catalogue import boost_name
 from anchorscope.detectors.data import TrainingData
 from anchorscope.detectors.evaluation import Plan, TrainedOn
-from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, texts_of
+from anchorscope.detectors.features import CLEAN, CONFIDENCE, Features, text_columns
 from anchorscope.detectors.fits import DetectorFits
 from anchorscope.detectors.training import Dataset, Training, nested_sets, whole_set
 
@@ -70,10 +70,11 @@ def made_dataset(
     columns = {column: rng.normal(size=n) + 0.5 * signal * truth for column in COLUMNS}
     relations = [f"relation {place % 3}" for place in range(n)]
     names = [f"{name} {place}" for place in range(n)]
-    texts = [(f"word {rng.integers(30)}", f"word {rng.integers(30)}") for _ in range(n)]
+    words = rng.integers(30, size=(n, 2))
+    questions, answers = ([f"word {word}" for word in side] for side in words.T)
     keys = [frozenset({f"{name} question {place // 2}"}) for place in range(n)]
     natural = np.where(labels, 1.0, 3.0)
-    columns["text"] = texts_of(texts)
+    columns |= text_columns(questions, answers)
     features = Features(n, states, columns)
     return Dataset(
         name, features, labels, np.arange(n) // 2, relations, names, natural, keys

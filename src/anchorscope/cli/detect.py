@@ -379,7 +379,7 @@ def score(
     risk: Annotated[
         float | None,
         _scored(
-            help="The share of wrong answers among accepted ones; one that the detector was trained for."
+            help="The largest share of wrong answers among accepted ones; the detector's next smaller one is used."
         ),
     ] = None,
     generate: Annotated[

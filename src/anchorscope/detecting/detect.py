@@ -41,7 +41,7 @@ from anchorscope.detectors.bundle import (
     write_bundle,
 )
 from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn, pooled
-from anchorscope.detectors.features import CLEAN, TEXT, Features, StateKey, texts_of
+from anchorscope.detectors.features import CLEAN, Features, StateKey, text_columns
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.detectors.training import Dataset
@@ -63,11 +63,12 @@ from anchorscope.stats.calibration import (
     Threshold,
     threshold_at_coverage,
     threshold_at_risk,
+    without_dominated,
 )
 from anchorscope.stats.detection_metrics import BINS, CPU, reliability_bins
 from anchorscope.stats.streams import priorities
 
-_EPOCH = 2  # raised when detectors come to give other numbers: a comparison made before is made again
+_EPOCH = 3  # raised when detectors come to give other numbers: a comparison made before is made again
 ENOUGH_TRUE = 200
 """True answers from which on a dataset is trained on where others can be as well."""
 
@@ -202,13 +203,12 @@ def _read(
         & pl.col("status").is_in(["used", "unbalanced"])
     )
     questions, answers = used["question"].to_list(), used["model_answer"].to_list()
-    texts = texts_of(zip(questions, answers, strict=True))
     data = Dataset(
         shown_name(run, name, first),
         Features(
             len(ids),
             _states(run, name, wanted, place),
-            {**_columns(run, name, used), TEXT: texts},
+            _columns(run, name, used) | text_columns(questions, answers),
         ),
         used["truthful"].to_numpy().astype(bool),
         used["group"].to_numpy().astype(np.int64),
@@ -702,7 +702,7 @@ def thresholds_at(
 ) -> tuple[Threshold, ...]:
     """Thresholds for these risks; where none are named, one that accepts `LEADING_COVERAGE` leads the usual ones.
 
-    None where all answers are of one kind: no risk can be measured on them.
+    A larger risk never accepts less. None where all answers are of one kind: no risk can be measured on them.
     """
     if not 0 < labels.sum() < len(labels):
         return ()
@@ -713,12 +713,9 @@ def thresholds_at(
     leading = threshold_at_coverage(
         probability, labels, LEADING_COVERAGE, weights=weights
     )
-    if risks or leading.probability is None:
-        return tuple(at_risks)
-    return (
-        leading,
-        *(threshold for threshold in at_risks if threshold.risk != leading.risk),
-    )
+    if not risks and leading.probability is not None:
+        at_risks.insert(0, leading)
+    return without_dominated(at_risks)
 
 
 def calibration_rows(

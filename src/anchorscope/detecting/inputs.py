@@ -19,7 +19,7 @@ LEAST_PER_CLASS = 30
 """True and false answers that a dataset needs for a detector."""
 BUNDLES = ("confidence", "probe", "probe+confidence", "auto")
 """Detectors that are saved where none are named."""
-IN_ITEMS = ("log_prob_mean", "log_prob_min", "text")
+IN_ITEMS = ("log_prob_mean", "log_prob_min", "question_text", "answer_text")
 """Columns that every run has, in items.parquet."""
 
 ONE_PASS = tuple(

@@ -13,7 +13,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from pydantic import TypeAdapter
 from safetensors import SafetensorError
@@ -47,7 +46,7 @@ from anchorscope.detectors.fitted import (
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
 from anchorscope.files import canonical_hash
-from anchorscope.stats.calibration import Calibration, Threshold
+from anchorscope.stats.calibration import Calibration, Threshold, without_dominated
 
 HALF = 0.5
 """The probability that separates the verdicts `true` and `false` where no risk was measured."""
@@ -140,7 +139,8 @@ class TrainedDetector:
         )
 
     def threshold(self, risk: float | None = None) -> Threshold | None:
-        """The threshold of a risk; where none is named, the first that can be reached; None where there is none."""
+        """The threshold for the largest risk that is not above this one; where none is named, the first that can be
+        reached; None where there is none."""
         if risk is None:
             reached = [
                 threshold
@@ -148,15 +148,17 @@ class TrainedDetector:
                 if threshold.probability is not None
             ]
             return next(iter([*reached, *self.thresholds]), None)
-        for threshold in self.thresholds:
-            if abs(threshold.risk - risk) < 1e-9:
-                return threshold
+        allowed = [
+            threshold for threshold in self.thresholds if threshold.risk <= risk + 1e-9
+        ]
+        if allowed:
+            return max(allowed, key=lambda threshold: threshold.risk)
         risks = (
             ", ".join(f"{threshold.risk:g}" for threshold in self.thresholds) or "none"
         )
         raise UserError(
-            f"Detector {self.name!r} has no threshold for the risk {risk:g}; it was trained for: {risks}. Choose one "
-            f"of these, or train it again with the risk that you want."
+            f"Detector {self.name!r} has no threshold for the risk {risk:g} or a smaller one; it was trained for: "
+            f"{risks}. Choose one of these or a larger one, or train it again with the risk that you want."
         )
 
     def verdict_limits(self, risk: float | None = None) -> VerdictLimits:
@@ -164,10 +166,8 @@ class TrainedDetector:
         threshold = self.threshold(risk)
         if threshold is None:
             return VerdictLimits(true_from=HALF, false_to=HALF)
-        reached = threshold.probability
         return VerdictLimits(
-            true_from=np.inf if reached is None else reached,
-            false_to=min(threshold.risk, HALF),
+            true_from=threshold.lowest, false_to=min(threshold.risk, HALF)
         )
 
     def threshold_notes(self, risk: float | None) -> list[str]:
@@ -178,6 +178,10 @@ class TrainedDetector:
         if threshold.probability is None:
             return [
                 f"a risk of {threshold.risk:g} could not be reached in training: no answer is called true"
+            ]
+        if risk is not None and threshold.risk < risk - 1e-9:
+            return [
+                f"no threshold accepts more at a risk of {risk:g}: that of {threshold.risk:g} is used"
             ]
         first = self.thresholds[0]
         if risk is None and first.probability is None:
@@ -252,6 +256,10 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
     record = checked_record(files, name)
     try:
         tensors = load_tensors(files[WEIGHTS])
+        parts = {
+            part: TypeAdapter(kind).validate_python(record.get(part))
+            for part, kind in _RECORDS.items()
+        }
         trained = TrainedDetector(
             name=str(record["name"]),
             fitted=load_detector(tensors, record["parts"][_FITTED], _FITTED),
@@ -259,10 +267,7 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
             if record[_RANGE] is None
             else load(TrainingRange, tensors, record[_RANGE], _RANGE),
             sha256=str(record["sha256"]),
-            **{
-                part: TypeAdapter(kind).validate_python(record.get(part))
-                for part, kind in _RECORDS.items()
-            },
+            **parts | {"thresholds": without_dominated(parts["thresholds"])},
         )
     except UserError as error:
         raise UserError(f"The bundle {name!r} cannot be used: {error}.") from None

@@ -39,12 +39,11 @@ from anchorscope.detectors.features import (
     COLUMNS,
     QUESTION_ONLY,
     RAUQ,
-    TEXT,
     Features,
     Needs,
     StateKey,
     refuse_unknown,
-    texts_of,
+    text_columns,
 )
 from anchorscope.detectors.fitted import Fitted, WithFallback
 from anchorscope.detectors.verdict import FALSE, OUT_OF_RANGE, TRUE, UNSURE, Verdict
@@ -172,11 +171,11 @@ class ScoringSession:
         needs: Needs,
     ) -> dict[str, Features]:
         """The same in several runs of the items' texts, in one pass no further than the highest layer that is read."""
-        texts = texts_of((item.question.question, item.answer.text) for item in items)
-        plain = {
-            TEXT: texts,
-            ANSWER_TOKENS: np.array([float(len(item.answer.ids)) for item in items]),
-        }
+        plain = text_columns(
+            [item.question.question for item in items],
+            [item.answer.text for item in items],
+        )
+        plain[ANSWER_TOKENS] = np.array([float(len(item.answer.ids)) for item in items])
         if not needs.reads_model:
             return dict.fromkeys(variants, Features(len(items), {}, plain).only(needs))
         sequences = [item.sequence((self.setting.position,)) for item in items]

@@ -24,22 +24,23 @@ QUESTION_ONLY = "question-only"
 QUESTION_ORTHOGONAL = "question-orthogonal"
 """h − (h·q / q·q) q: the clean state without its part along the state before the answer begins (QAOD,
 arXiv:2605.14449)."""
-TEXT = "text"
-"""The column with question and answer as text."""
-TEXT_STATE: StateKey = (TEXT, "hashed words", 0)
+TEXTS = ("question_text", "answer_text")
+"""The two columns of text; either may have several lines."""
+TEXT_STATE: StateKey = ("text", "hashed words", 0)
 ANSWER_TOKENS, RAUQ = "answer_tokens", "rauq"
 TEXT_BUCKETS = 2048
 
 
-def texts_of(pairs: Iterable[tuple[str, str]]) -> Shaped[np.ndarray, " item"]:
-    """The column `text` of questions and answers."""
-    return np.array(
-        [f"{question}\n{answer}" for question, answer in pairs], dtype=object
-    )
+def text_columns(
+    questions: Sequence[str], answers: Sequence[str]
+) -> dict[str, Shaped[np.ndarray, " item"]]:
+    """The columns `TEXTS`."""
+    columns = (np.array(texts, dtype=object) for texts in (questions, answers))
+    return dict(zip(TEXTS, columns, strict=True))
 
 
 def hash_texts(
-    questions: Sequence[str], answers: Sequence[str]
+    questions: Iterable[str], answers: Iterable[str]
 ) -> Float[Tensor, "item bucket"]:
     """Words (of one letter, too) and pairs of them, counted in buckets: half for the question, half for the answer."""
     from sklearn.feature_extraction.text import (
@@ -63,7 +64,7 @@ def hash_texts(
 def needs_of(key: StateKey) -> "Needs":
     """What has to be measured for the states of a key."""
     if key == TEXT_STATE:
-        return Needs(columns=(TEXT,))
+        return Needs(columns=TEXTS)
     runs = (CLEAN, QUESTION_ONLY) if key[0] == QUESTION_ORTHOGONAL else key[:1]
     return Needs(tuple((run, *key[1:]) for run in runs))
 
@@ -80,7 +81,7 @@ class Needs:
     @property
     def reads_model(self) -> bool:
         """Whether the model has to be run for it."""
-        return bool(self.states) or not set(self.columns) <= {ANSWER_TOKENS, TEXT}
+        return bool(self.states) or not set(self.columns) <= {ANSWER_TOKENS, *TEXTS}
 
     @staticmethod
     def together(several: "Iterable[Needs]") -> "Needs":
@@ -99,7 +100,7 @@ class Features:
     n_items: int
     states: Mapping[StateKey, Float[Tensor, "item d_model"]]
     columns: Mapping[str, Shaped[np.ndarray, " item"]]
-    """Numbers; and `text`."""
+    """Numbers, and the two of `TEXTS`."""
 
     def take(self, items: Sequence[int] | Int[np.ndarray, " chosen"]) -> "Features":
         chosen = np.asarray(items, dtype=np.int64)
@@ -120,19 +121,12 @@ class Features:
             self.n_items, states, {name: self.columns[name] for name in needs.columns}
         )
 
-    @property
-    def texts(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Questions and answers, of the column `text`."""
-        questions, _, answers = zip(
-            *(text.rpartition("\n") for text in self.columns[TEXT]), strict=True
-        )
-        return questions, answers
-
     def state(self, key: StateKey) -> Float[Tensor, "item d_model"]:
         """States of a key: those of a run, or what is computed from them."""
         run, site, layer = key
         if key == TEXT_STATE:
-            return hash_texts(*self.texts)
+            questions, answers = (self.columns[name] for name in TEXTS)
+            return hash_texts(questions, answers)
         if run == QUESTION_ORTHOGONAL:
             states = self.states[CLEAN, site, layer].double()
             along = self.states[QUESTION_ONLY, site, layer].double().to(states.device)
@@ -157,7 +151,7 @@ CONFIDENCE = tuple(COLUMNS)
 """The model's confidence in its answer: mean, least and first log-probability of the answer's tokens, the first
 token's lead over the next best one, and the mean entropy of the distributions that the tokens were drawn from."""
 
-MEASURED = (*CONFIDENCE, ANSWER_TOKENS, TEXT, RAUQ)
+MEASURED = (*CONFIDENCE, ANSWER_TOKENS, *TEXTS, RAUQ)
 """Columns that a new answer has."""
 
 

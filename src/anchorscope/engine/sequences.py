@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anchorscope.errors import UserError
+
 SITES = ("attention", "mlp", "residual")
 """Where states are read: what attention adds, what the feed-forward part adds, the stream after the block."""
 EDGES = ("all", "outside", "direct")
@@ -39,8 +41,14 @@ class Cut:
 
     def __post_init__(self) -> None:
         if self.edges not in EDGES or self.how not in HOW:  # a plug-in's
-            raise ValueError(
-                f"edges {self.edges!r}, how {self.how!r}; allowed: {', '.join((*EDGES, *HOW))}"
+            raise UserError(
+                f"A cut has edges {self.edges!r} and how {self.how!r}; allowed: {', '.join((*EDGES, *HOW))}. Change "
+                f"the intervention that makes it."
+            )
+        if not -1 <= self.alpha < math.inf:
+            raise UserError(
+                f"A cut has alpha {self.alpha!r}; allowed: −1 (removes edges), or a number above it that is finite. "
+                f"Change the intervention that makes it."
             )
 
     @property

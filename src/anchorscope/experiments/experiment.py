@@ -108,6 +108,8 @@ class ExperimentInputs:
     executor: Executor
     """Runs passes; the model is loaded only if one is run."""
     planner: Planner
+    directions: Callable[[int], int]
+    """Principal directions that the states of so many items are reduced to for the parts, as `--directions` says."""
     device: str
     progress: Progress
     sources: Callable[[], Mapping[str, NDArray[np.floating]]] = dict

@@ -465,13 +465,9 @@ def _shares(
     from anchorscope.evidence.draws import resampling
     from anchorscope.evidence_parts.half_splits import SPLITS
     from anchorscope.evidence_parts.parts import FEWEST_ANSWERS, FEWEST_GROUPS
-    from anchorscope.evidence_parts.principal import default_directions
 
     layer, sets = inputs.most_frequent_reference, (matched, free)
-    directions = min(
-        default_directions(len(answers.labels), answers.clean.shape[-1])
-        for answers in sets
-    )
+    directions = min(inputs.directions(len(answers.labels)) for answers in sets)
     rows, missing = [], []
     with resampling(matched.draws.device):
         for answers in sets:

@@ -224,10 +224,7 @@ def _lost_evidence(
         make_halves,
     )
     from anchorscope.evidence_parts.need import view_terms
-    from anchorscope.evidence_parts.principal import (
-        default_directions,
-        principal_states,
-    )
+    from anchorscope.evidence_parts.principal import principal_states
 
     used, device, labels = inputs.used_items, inputs.device, inputs.measured.labels
     strata, ids = (
@@ -236,7 +233,7 @@ def _lost_evidence(
     )
     own = make_halves(inputs.measured.groups, strata, inputs.setting.seed, ids)
     halves = spread(own, rows.item, rows.wording == 0)
-    directions = default_directions(inputs.n, rows.clean.shape[-1])
+    directions = inputs.directions(inputs.n)
     clean, cut = (
         principal_states(part[None], directions, device)
         for part in (rows.clean, rows.cut)

@@ -92,7 +92,7 @@ class ScoreRequest(AboutDetector):
     items: list[ScoreItem] = Field(min_length=1, max_length=_MOST_ITEMS)
     risk: Risk | None = Field(
         None,
-        description="The share of wrong answers among accepted ones; one of the detector's thresholds.",
+        description="The largest share of wrong answers among accepted ones; the detector's next smaller one is used.",
     )
 
 
@@ -318,7 +318,7 @@ class ChatRequest(Sources, AboutDetector):
         min_length=1, max_length=1, description="One user message, the question."
     )
     truth: Literal[True] = Field(True, description="Every answer is scored.")
-    risk: Risk | None = Field(None, description="One of the detector's thresholds.")
+    risk: Risk | None = Field(None, description="As in ScoreRequest.")
     stream: bool = False
     stream_options: dict[str, bool] | None = Field(
         None, description="Not used: the last piece has `usage`."

@@ -17,7 +17,7 @@ from anchorscope.answers.template import make_template
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.step import Format, Source, StepResult, records, with_tensors
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT
-from anchorscope.cost import ModelSize
+from anchorscope.cost import MOST_RANDOM_CUTS, ModelSize
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
@@ -179,17 +179,17 @@ class Job:
 
     @cached_property
     def model(self) -> Source:
-        """The model as something that steps depend on: its weights, tokenizer, precision and device."""
+        """The model as something that steps depend on: weights, tokenizer, device, when it is compiled."""
         names = ("name", "source")  # what it is called changes no number
         identity = {
             name: value
             for name, value in asdict(self.record.identity).items()
             if name not in names
         }
-        return Source(
-            "model",
-            canonical_hash([identity, self.recipe.batch_tokens, self.recipe.threads]),
-        )
+        compile_from = self.record.planner.compile_from
+        compiles = [] if compile_from is None else [compile_from]
+        parts = [identity, self.recipe.batch_tokens, self.recipe.threads, *compiles]
+        return Source("model", canonical_hash(parts))
 
     @cached_property
     def _facts(self) -> ModelFacts:
@@ -594,16 +594,20 @@ class DatasetRun:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether enough is run that compiling the model pays."""
+        """Whether enough is run that compiling the model pays, with as many random cuts as a GPU makes by default.
+
+        Nothing beside the items and what is in the model's key may decide it: compiled and plain blocks differ in
+        their last digits, and states of all cuts are compared with the same clean ones.
+        """
+        compile_from = self.job.planner.compile_from
+        if compile_from is None:
+            return False
         own = sum(
             len(item.located.input_ids) - item.located.prefix_length
             for item in self.used_items
         )
-        compile_from = self.job.planner.compile_from
-        return (
-            compile_from is not None
-            and own * (1 + len(self.interventions("knockout"))) >= compile_from
-        )
+        cuts = with_draws(of_experiments([KNOCKOUT]), MOST_RANDOM_CUTS)
+        return own * (1 + len(cuts)) >= compile_from
 
     @cached_property
     def headline_band(self) -> list[int]:

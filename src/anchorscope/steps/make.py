@@ -616,6 +616,7 @@ def experiment_of(experiment: Experiment) -> Callable[[DatasetRun], Found]:
             max_new_tokens=recipe.max_new_tokens,
             executor=job.executor,
             planner=job.planner,
+            directions=run.directions_of,
             device=job.solver,
             progress=job.progress,
             sources=lambda: run.made("source-terms"),

@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anchorscope.detecting.detect import thresholds_at
 from anchorscope.detectors.bundle import (
     TrainedDetector,
     pack,
@@ -23,6 +25,7 @@ from anchorscope.detectors.fitted import LinearProbe, WeightedSum
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
 from anchorscope.models.language_model import LanguageModel
+from anchorscope.stats.calibration import Threshold
 from detector_cases import OTHER, added, probe, trained_on
 
 
@@ -197,3 +200,70 @@ def test_a_bundle_of_an_earlier_version_is_read(trained: TrainedDetector) -> Non
     )
     assert again.card.calibration == ()
     assert again.calibration == trained.calibration
+
+
+RISKS = [step / 20 for step in range(1, 19)]
+
+
+@given(
+    answers=st.lists(
+        st.tuples(st.integers(0, 9), st.booleans(), st.sampled_from([1.0, 1.0, 3.0])),
+        min_size=20,
+        max_size=150,
+    ),
+    risks=st.lists(st.sampled_from(RISKS), max_size=4, unique=True),
+)
+def test_a_larger_risk_never_accepts_less(
+    trained: TrainedDetector, answers: list[tuple[int, bool, float]], risks: list[float]
+) -> None:
+    places, labels, weights = (
+        np.array(column) for column in zip(*answers, strict=True)
+    )
+    stated = thresholds_at(places / 9, labels, weights, risks)
+    check_larger_risks(replace(trained, thresholds=stated))
+
+
+STATED = st.builds(
+    Threshold,
+    risk=st.sampled_from(RISKS),
+    delta=st.just(0.1),
+    probability=st.none() | st.sampled_from(RISKS),
+    coverage=st.just(0.5),
+    n=st.just(100),
+)
+
+
+@given(stated=st.lists(STATED, max_size=5))
+def test_an_older_bundle_accepts_no_less_at_a_larger_risk_either(
+    trained: TrainedDetector, stated: list[Threshold]
+) -> None:
+    fallen = sorted(
+        (replace(each, coverage=1 - (each.probability or 1)) for each in stated),
+        key=lambda each: each.risk,
+    )
+    again = read_again(replace(trained, thresholds=tuple(fallen)))
+    assert set(again.thresholds) <= set(fallen)
+    check_larger_risks(again)
+    for risk in RISKS if fallen else ():
+        kept_by = [each.lowest for each in fallen if each.risk <= risk]
+        if kept_by:
+            assert again.threshold(risk).lowest == min(kept_by)
+
+
+def check_larger_risks(trained: TrainedDetector) -> None:
+    """The threshold does not rise with the risk, the share that is accepted does not fall; below all risks is none."""
+    before = None
+    for risk in RISKS:
+        if not any(each.risk <= risk for each in trained.thresholds):
+            with pytest.raises(UserError, match="or a smaller one; it was trained for"):
+                trained.threshold(risk)
+            continue
+        threshold = trained.threshold(risk)
+        assert threshold.risk <= risk
+        assert trained.verdict_limits(risk).true_from == threshold.lowest
+        told = trained.threshold_notes(risk)
+        assert bool(told) == (threshold.risk < risk or threshold.probability is None)
+        if before is not None:
+            assert threshold.lowest <= before.lowest
+            assert threshold.coverage >= before.coverage - 1e-12
+        before = threshold

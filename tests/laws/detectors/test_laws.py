@@ -3,9 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from anchorscope.catalogue import DETECTORS
-from anchorscope.detectors.features import hash_texts, refuse_unknown
+from anchorscope.detectors.features import (
+    TEXT_BUCKETS,
+    TEXT_STATE,
+    Features,
+    hash_texts,
+    refuse_unknown,
+    text_columns,
+)
 from anchorscope.detectors.fits import DetectorFits, missing_feature
 from anchorscope.detectors.fitted import load_detector, store
 from anchorscope.errors import UserError
@@ -160,3 +169,21 @@ def test_what_is_there_is_found_and_what_is_not_is_not():
 def test_the_text_baseline_reads_options_too():
     a, b = hash_texts(["?", "?"], ["A", "B"])
     assert not a.equal(b)
+
+
+_LINES = st.lists(st.text(alphabet="ab \n", max_size=8), min_size=1, max_size=4)
+
+
+@given(_LINES, _LINES)
+def test_every_line_of_a_question_and_of_an_answer_stays_on_its_side(
+    questions, answers
+):
+    n = min(len(questions), len(answers))
+    columns = text_columns(questions[:n], answers[:n])
+    state = Features(n, {}, columns).state(TEXT_STATE)
+    nothing = [""] * n
+    of_questions = hash_texts(questions[:n], nothing)
+    of_answers = hash_texts(nothing, answers[:n])
+    assert state.equal(of_questions + of_answers)
+    assert not of_questions[:, TEXT_BUCKETS // 2 :].any()
+    assert not of_answers[:, : TEXT_BUCKETS // 2].any()

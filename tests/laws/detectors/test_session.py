@@ -129,9 +129,14 @@ def test_verdicts_follow_the_risk_and_the_range(tiny_llama: LanguageModel) -> No
     assert Detector(turned, tiny_llama).score(*PAIRS[0], risk=0.2).warnings == ()
     with pytest.raises(
         UserError,
-        match=r"no threshold for the risk 0\.1; it was trained for: 0\.2, 0\.05",
+        match=r"no threshold for the risk 0\.01 or a smaller one; it was trained for: 0\.2, 0\.05",
     ):
-        detector.score(*PAIRS[0], risk=0.1)
+        detector.score(*PAIRS[0], risk=0.01)
+    (used_instead,) = detector.score(*PAIRS[0], risk=0.9).warnings
+    assert (
+        used_instead
+        == "no threshold accepts more at a risk of 0.9: that of 0.2 is used"
+    )
     plain = Detector(replace(trained, thresholds=()), tiny_llama).score(*PAIRS[0])
     assert "no risk was measured" in plain.warnings[0]
     narrow = replace(trained, range=replace(trained.range, limit=0.0, longest=10))

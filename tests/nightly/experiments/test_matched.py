@@ -33,7 +33,7 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import stream, unnamed
-from experiments_synthetic import make_inputs, only
+from experiments_synthetic import directions_taken, make_inputs, only
 
 N, LAYERS, WIDTH = 160, 6, 12
 NAMES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti")
@@ -277,3 +277,12 @@ def test_as_many_find_a_partner_as_can(answers: list[int], seed: int) -> None:
     pairs, _ = match_questions(questions, seed)
     most = max(Counter(answers).values())
     assert len(pairs) == min(len(answers) // 2, len(answers) - most)
+
+
+def test_states_are_reduced_to_as_many_directions_as_are_asked_for(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replace(inputs, directions=lambda n_items: 5)
+    taken = directions_taken(monkeypatch)
+    run(asked, Planted(0.0))
+    assert set(taken) == {5}

@@ -18,7 +18,7 @@ from anchorscope.interventions.intervention import Intervention, Writer
 from anchorscope.items import Item
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.stats.streams import stream
-from experiments_synthetic import make_inputs, only, planted, rows
+from experiments_synthetic import directions_taken, make_inputs, only, planted, rows
 
 N, LAYERS, WIDTH, SIGNAL = 160, 4, 12, 3.0
 LABELS, ASKS = planted(N)
@@ -213,3 +213,12 @@ def test_rows_of_an_item_stay_on_its_side_and_only_originals_are_learned_from() 
     assert np.array_equal(found.folds[:, 50:], halves.folds[:, :10])
     assert np.array_equal(found.inner[:, :, :40], halves.inner)
     assert (found.inner[:, :, 40:] == -1).all()
+
+
+def test_states_are_reduced_to_as_many_directions_as_are_asked_for(
+    inputs: ExperimentInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = replace(inputs, directions=lambda n_items: 5)
+    taken = directions_taken(monkeypatch)
+    run(asked, Model(stays=True))
+    assert set(taken) == {5}

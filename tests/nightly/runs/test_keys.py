@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.catalogue import EVIDENCE, EXPERIMENTS
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.execute.executor import LocalExecutor
+from anchorscope.execute.executor import Description, LocalExecutor
 from anchorscope.interventions.cuts import of_experiments
 from anchorscope.models.loading import load
+from anchorscope.options import option_of
 from anchorscope.pipeline import steps_of
-from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.recipe import Recipe, about, make_recipe
 from anchorscope.steps import job
 from anchorscope.steps.job import DatasetRun, Job
 from small_facts import rows, write_questions
@@ -91,10 +93,7 @@ OPTIONS: dict[str, tuple[Any, set[str]]] = {
     ),
     "random_cuts": (3, {"effects-knockout", "principal-states", *SHARES, *TABLES}),
     "evidence_items": (61, MANY_PASSES | TABLES),
-    "directions": (
-        9,
-        {"principal-states", "null-scores", "experiment-sources", *SHARES, *REWRITTEN},
-    ),
+    "directions": (9, {"principal-states", "null-scores", *FOUND, *SHARES, *REWRITTEN}),
     "parts": (
         ("context", "answer"),
         {"source-terms", "evidence-parts", "experiment-sources"},
@@ -148,6 +147,20 @@ def known(
     """A folder that knows its model, and the keys of all steps there."""
     out = tmp_path_factory.mktemp("keys") / "run"
     return out, keys(everything, out)
+
+
+def test_what_is_said_of_an_option_is_what_the_keys_say() -> None:
+    """Where only the last digits depend on an option, steps are made again; no reason may say that none do."""
+    reasons = {
+        name: option_of(field).compared.reason
+        for name, field in Recipe.model_fields.items()
+    }
+    assert not [name for name, reason in reasons.items() if "not depend" in reason]
+    digits = {name for name, reason in reasons.items() if "last digits" in reason}
+    assert digits == {"batch_tokens", "threads"}
+    for name in digits:
+        assert OPTIONS[name][1], name
+        assert "last digits depend on" in about(name)
 
 
 def test_every_option_of_a_recipe_is_here() -> None:
@@ -213,6 +226,32 @@ def test_another_version_of_a_library_makes_anew_what_it_computes(
         job.metadata, "version", lambda name: "99" if name == library else version(name)
     )
     assert anew(before, keys(everything, out)) == expected
+
+
+def test_one_key_of_clean_states_has_one_choice_of_compiled_blocks(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where compiled and plain blocks differ in their last digits."""
+    described = Job.record.fget
+    decided: dict[str, set[bool]] = {}
+    for compile_from in (None, 1, 2_000, 4_000, 8_000, 16_000, 32_000, 10**9):
+
+        def on_a_gpu(work: Job, compile_from: int | None = compile_from) -> Description:
+            record = described(work)
+            planner = replace(record.planner, compile_from=compile_from)
+            return replace(record, planner=planner)
+
+        monkeypatch.setattr(Job, "record", property(on_a_gpu))
+        out = small_run.copy("finished", tmp_path / f"from {compile_from}")
+        for random_cuts in (1, 3, 9):
+            recipe = small_run.recipe.model_copy(update={"random_cuts": random_cuts})
+            with open_run(out) as folder:
+                work = Job(folder, recipe, LocalExecutor(lambda: None), Notes())
+                run = DatasetRun(work, parse_spec(recipe.datasets[0]), steps_of(recipe))
+                key = run.result("clean-states").key
+                decided.setdefault(key, set()).add(run.is_compiled)
+    assert all(len(choices) == 1 for choices in decided.values())
+    assert set.union(*decided.values()) == {True, False}
 
 
 # The same in whole runs.

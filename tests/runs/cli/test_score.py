@@ -245,8 +245,8 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
             "--answer goes with a single question",
         ),
         (
-            ["--detector", bundle, "Who?", "--risk", 0.3],
-            "Detector 'probe' has no threshold for the risk 0.3",
+            ["--detector", bundle, "Who?", "--risk", 0.01],
+            "Detector 'probe' has no threshold for the risk 0.01",
         ),
         (["--detector", bundle, answers, "--columns", "question=asked"], ""),
         (

@@ -44,7 +44,7 @@ def refused(answer: Any, status: int, code: str) -> dict[str, Any]:
         ({"items": [{**ITEM, SECRET: SECRET}]}, None),
         ({"items": [ITEM], "top_k": 3}, "top_k"),
         ({"items": [ITEM], "risk": 2}, "risk"),
-        ({"items": [ITEM], "risk": 0.321}, None),
+        ({"items": [ITEM], "risk": 0.001}, None),
         ([SECRET], None),
     ],
 )

@@ -221,7 +221,7 @@ def test_streamed_is_whole(client: openai.OpenAI) -> None:
         ({"max_tokens": 100_000}, "answer_too_long", "max_tokens"),
         ({"tools": []}, "invalid_request", "tools"),
         ({"temperature": -1}, "invalid_request", "temperature"),
-        ({"risk": 0.33}, "invalid_request", None),
+        ({"risk": 0.001}, "invalid_request", None),
         (
             {
                 "messages": [

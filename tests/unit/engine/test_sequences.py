@@ -1,9 +1,13 @@
-"""The shared prefix: common to all, within every limit, and as long as that allows."""
+"""The shared prefix: common to all, within every limit, and as long as that allows; cuts that cannot be made."""
 
+import math
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anchorscope.engine.sequences import shared_prefix_length
+from anchorscope.engine.sequences import Cut, shared_prefix_length
+from anchorscope.errors import UserError
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=9)
 
@@ -28,3 +32,21 @@ def test_the_shared_prefix_is_the_longest_that_all_have_in_common_within_their_l
 
     assert allowed(found)
     assert not allowed(found + 1)
+
+
+@given(st.floats())
+def test_a_cut_has_a_bias_or_is_refused_in_one_line(alpha: float) -> None:
+    if -1 <= alpha < math.inf:
+        assert Cut((1,), alpha=alpha).bias < math.inf
+        return
+    with pytest.raises(
+        UserError, match=r"A cut has alpha .*; allowed: −1 .* Change"
+    ) as caught:
+        Cut((1,), alpha=alpha)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"edges": "some"}, {"how": "fade"}])
+def test_unknown_edges_are_refused_in_one_line(wrong: dict[str, str]) -> None:
+    with pytest.raises(UserError, match="allowed: all, outside, direct, mask, zero"):
+        Cut((1,), **wrong)
