@@ -324,10 +324,12 @@ def fit(
     )
     check_inputs(recipe, choice.kind == "ray")
     with loading("torch", quiet):
+        from anchorscope.detecting.detect import FOLDER
         from anchorscope.detecting.detect import detect as detect_runs
         from anchorscope.pipeline import run_recipe
 
     progress = listener(quiet)
+    FOLDER.refuse_foreign(folder / "detectors")
     run_recipe(recipe, folder, progress=progress, choice=choice, for_detectors=True)
     _show_detection(
         detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json
