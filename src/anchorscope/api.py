@@ -350,8 +350,14 @@ def fit(
     resumes it, and `run` into the same folder completes it. Without `detectors`, those are compared that read one pass
     over the answer. `options` are those of `run`; the other arguments are those of `detect`.
     """
+    from anchorscope.detecting.detect import (
+        FOLDER,
+        detect,
+    )  # only here: it brings torch
     from anchorscope.detecting.inputs import fit_options
 
+    if out is not None:
+        FOLDER.refuse_foreign(Path(out) / "detectors")
     chosen, of_run = fit_options(
         detectors=tuple(detectors),
         bundles=None if bundles is None else tuple(bundles),
@@ -369,9 +375,6 @@ def fit(
             for_detectors=True,
             **{**of_run, **options},
         )
-
-        from anchorscope.detecting.detect import detect  # only here: it brings torch
-
         return detect(
             [made], out=made.path / "detectors", progress=listener, **vars(chosen)
         )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from anchorscope.artefacts.run_folder import (
@@ -38,7 +38,7 @@ from anchorscope.artefacts.sealed_folder import (
     wrong_with,
 )
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, PARTIAL, read_regular
+from anchorscope.files import LOCK, partial_of, read_regular
 from anchorscope.progress import Progress, Silent
 
 BUNDLE = "detector"
@@ -213,9 +213,7 @@ def _list_files(folder: Path) -> _Listing:
 
 def _list_run(folder: Path) -> _Listing:
     """By the index; without one, by the manifest, which has the results and the final index."""
-    listing = _Listing(
-        RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder)
-    )
+    listing = _Listing(RUN, markers={INDEX, LOCK}, command=rerun_command(folder))
     run = manifest = unusable = None
     try:
         manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
@@ -287,18 +285,20 @@ def _list_bundle(folder: Path) -> _Listing:
 
 
 def _find_unlisted(folder: Path, listing: _Listing) -> tuple[list[str], list[str]]:
-    """Files that aren't listed, and folders of ours that hold such; half-made folders of a run at work are left out."""
+    """Files that aren't listed, and folders of ours that hold such; half-made ones of a run at work are left out."""
     unlisted: list[str] = []
     inner: list[str] = []
     for above, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.endswith(PARTIAL))
+        folders[:] = sorted(name for name in folders if partial_of(name) is None)
         links = [name for name in folders if (Path(above) / name).is_symlink()]
         where = Path(above).relative_to(folder)
         paths = [(where / name).as_posix() for name in sorted([*names, *links])]
         new = [
             path
             for path in paths
-            if path not in listing.files and path not in listing.markers
+            if path not in listing.files
+            and path not in listing.markers
+            and partial_of(PurePosixPath(path).name) is None
         ]
         if new and where.parts and _kind_of_folder(Path(above)) is not None:
             inner.append(where.as_posix())

@@ -41,7 +41,7 @@ from anchorscope.artefacts.sealed_folder import (
 )
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
-from anchorscope.files import PARTIAL, is_locked, read_regular
+from anchorscope.files import is_locked, partial_of, read_regular
 from anchorscope.finished import open_finished
 from anchorscope.json_text import from_json
 from anchorscope.report.answer_card import AnswerCard
@@ -118,7 +118,7 @@ def _find_folders(root: Path) -> Iterator[tuple[Path, str]]:
             for name in names
             if not is_deep
             and not name.startswith(".")
-            and not name.endswith(PARTIAL)
+            and partial_of(name) is None
             and name not in inside
         ]
 

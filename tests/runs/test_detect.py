@@ -16,6 +16,7 @@ from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.evaluation import COMPARED
 from anchorscope.errors import UserError
+from anchorscope.files import partial_name
 from anchorscope.report import detection
 from anchorscope.report.panel_figure import ExperimentFigure
 from anchorscope.stats.detection_metrics import METRICS
@@ -397,12 +398,9 @@ def test_what_is_stopped_leaves_what_was_there(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**QUICK, "tosses": 0, "detectors": ("probe",), "bundles": ("probe",)}
-    (tmp_path / "out.anchorscope-partial" / "bundles" / "probe").mkdir(
-        parents=True
-    )  # as a killed one leaves it
-    (
-        tmp_path / "out.anchorscope-partial" / "bundles" / "probe" / "detector.json"
-    ).write_text("{")
+    left = tmp_path / partial_name("out") / "bundles"  # as a killed one leaves it
+    left.mkdir(parents=True)
+    (left / "detector.json").write_text("{")
     earlier = story.detect([run], out=tmp_path / "out", **options)
     kept = files_of(earlier.path)
 

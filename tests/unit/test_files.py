@@ -9,7 +9,10 @@ import pytest
 from anchorscope.files import (
     folder_beside,
     make_folder,
+    partial_name,
+    partial_of,
     read_regular,
+    remove_partials,
     replacing,
     write_json,
 )
@@ -53,13 +56,36 @@ def test_replacing_takes_whole_folders(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) -> None:
-    left = tmp_path / "step.anchorscope-partial"
+    left = tmp_path / partial_name("step")
     left.mkdir()
     (left / "old").write_text("old")
     with folder_beside(tmp_path / "step") as half_made:
-        assert half_made == left
+        assert half_made != left
         assert list(half_made.iterdir()) == []
+    remove_partials(tmp_path, "other")
+    assert list(tmp_path.iterdir()) == [left]
+    remove_partials(tmp_path, "step")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step.anchorscope-partial",
+        ".anchorscope-partial",
+        "step.0123abcd-0123abcd.anchorscope-partial",
+        partial_name("step").replace("step", "other"),
+        f"{partial_name('step')}.txt",
+    ],
+)
+def test_a_name_with_our_ending_is_the_users_unless_we_chose_it(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("mine")
+    remove_partials(tmp_path)
+    assert below(tmp_path) == {name: b"mine"}
+    assert partial_of(partial_name("step\n.csv")) == "step\n.csv"
+    assert partial_name("step") != partial_name("step")
 
 
 def test_a_record_that_is_no_json_leaves_the_old_one(tmp_path: Path) -> None:
@@ -85,7 +111,8 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fsync, replace = os.fsync, os.replace
 
     def name_of(handle: int) -> str:
-        return Path(os.readlink(f"/proc/self/fd/{handle}")).name
+        name = Path(os.readlink(f"/proc/self/fd/{handle}")).name
+        return partial_of(name) or name
 
     def watched(call: Callable[[int], None]) -> Callable[[int], None]:
         return lambda handle: (seen.append(f"fsync {name_of(handle)}"), call(handle))[1]
@@ -103,11 +130,7 @@ def test_a_file_reaches_the_disk_before_its_name_and_that_before_all_else(
     tmp_path: Path, synced: list[str]
 ) -> None:
     write_json(tmp_path / "one.json", [])
-    assert synced == [
-        "fsync one.json.anchorscope-partial",
-        "rename one.json",
-        f"fsync {tmp_path.name}",
-    ]
+    assert synced == ["fsync one.json", "rename one.json", f"fsync {tmp_path.name}"]
 
 
 def test_a_new_folder_reaches_the_disk_with_those_above_it(

@@ -9,7 +9,6 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -34,18 +33,21 @@ from anchorscope.artefacts.sealed_folder import (
     wrong_with,
 )
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, PARTIAL, files_below, remove_files, write_json
+from anchorscope.files import (
+    LOCK,
+    files_below,
+    remove_files,
+    remove_partials,
+    write_json,
+)
 from anchorscope.progress import Progress, Silent
 
 WORK = "work"
-RESULTS = f"results{PARTIAL}"
-"""Where results are written before they are put in their place."""
+RESULTS = "results"
+"""Beside this name results are written before they are put in their place."""
 _MARK = "anchorscope run"
 _LISTS = ("results", "arriving", "leaving", "notes", "events")
 _STEP_FILE = re.compile(rf"{WORK}/(?:.+/)?[^/]+-[0-9a-f]{{12}}/.+", re.DOTALL)
-_HALF_MADE = re.compile(
-    rf"[a-z-]+-[0-9a-f]{{12}}{re.escape(PARTIAL)}|{re.escape(RESULTS)}"
-)
 
 
 class OtherVersion(UserError):
@@ -108,7 +110,9 @@ class RunFolder(OwnFiles):
     def is_own(self, name: str) -> bool:
         """Whether this run wrote a file: of a step, or as an unchanged result."""
         if any(name in record.files for record in self.steps.values()):
-            return (self.path / name).is_symlink() or not (self.path / name).is_dir()
+            return (
+                not (self.path / name).is_symlink() and not (self.path / name).is_dir()
+            )
         return super().is_own(name)
 
     # What goes
@@ -139,13 +143,8 @@ class RunFolder(OwnFiles):
         }
         if names or self.leaving:
             self.drop(names)
-        for half_made in (
-            *self.work.glob("*"),
-            *self.work.glob("*/*"),
-            self.path / RESULTS,
-        ):
-            if _HALF_MADE.fullmatch(half_made.name) and half_made.is_dir():
-                shutil.rmtree(half_made)
+        for folder in (self.path, self.work, *self.work.glob("*/")):
+            remove_partials(folder)
 
     def abandon(self) -> None:
         """Removes a run that never got anywhere, and the folder that it made."""
@@ -277,7 +276,7 @@ def _refuse(path: Path) -> None:
             raise UserError(
                 f"The run in {str(path)!r} has no {INDEX} and cannot be resumed; choose another --out."
             )
-    refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
+    refuse_foreign(path, (LOCK,))
 
 
 def _refuse_links(run: RunFolder) -> None:
@@ -286,12 +285,7 @@ def _refuse_links(run: RunFolder) -> None:
     folders = {
         run.path / part for name in listed for part in PurePosixPath(name).parents
     }
-    folders |= {
-        run.work,
-        run.path / RESULTS,
-        *run.work.glob("*"),
-        *run.work.glob("*/*"),
-    }
+    folders |= {run.path / INDEX, run.work, *run.work.glob("*"), *run.work.glob("*/*")}
     links = sorted(
         folder.relative_to(run.path).as_posix()
         for folder in folders

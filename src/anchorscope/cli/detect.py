@@ -41,9 +41,11 @@ from anchorscope.cli.terminal import (
 )
 from anchorscope.detectors.bundle_files import (
     DEMO,
+    PROBE,
     bundle_files,
     card_rows,
     checked_record,
+    refuse_other,
     write_folder,
 )
 from anchorscope.detectors.verdict import VERDICTS
@@ -334,10 +336,12 @@ def fit(
     )
     check_inputs(recipe, choice.kind == "ray")
     with loading("torch", quiet):
+        from anchorscope.detecting.detect import FOLDER
         from anchorscope.detecting.detect import detect as detect_runs
         from anchorscope.pipeline import run_recipe
 
     progress = listener(quiet)
+    FOLDER.refuse_foreign(folder / "detectors")
     run_recipe(recipe, folder, progress=progress, choice=choice, for_detectors=True)
     _show_detection(
         detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json
@@ -538,6 +542,7 @@ def export(
     """Write a linear detector as one vector with a JSON card, for servers that can read hidden states."""
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
+    refuse_other(out, *PROBE)
     with loading("torch", quiet):
         from anchorscope.detectors.bundle import linear_probe_files, unpack
 

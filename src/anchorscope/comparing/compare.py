@@ -24,7 +24,6 @@ from anchorscope.json_text import from_json
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.comparison import (
     RANDOM_MARK,
-    STACKED,
     Compared,
     Difference,
     write_comparison,
@@ -35,16 +34,7 @@ from anchorscope.report.wording import listing
 
 MANIFEST = "comparison.json"
 """Written last; a folder without it is no comparison."""
-FILES = (
-    *(f"{name}.csv" for name in STACKED),
-    "observations.json",
-    "figures",
-    "report.html",
-    "report.md",
-    MANIFEST,
-)
-"""Everything that a comparison writes."""
-_FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST, FILES)
+_FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST)
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
 _PACKAGES = ("anchorscope", "torch", "transformers", "numpy")

@@ -279,17 +279,7 @@ def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.nd
 
 
 MANIFEST = "detection.json"
-_FILES = (
-    *(f"{name}.csv" for name in TABLES),
-    "observations.json",
-    "bundles",
-    "figures",
-    "report.html",
-    "report.md",
-)
-_FOLDER = SealedFolder(
-    "comparison of detectors", "anchorscope detect", MANIFEST, (*_FILES, MANIFEST)
-)
+FOLDER = SealedFolder("comparison of detectors", "anchorscope detect", MANIFEST)
 
 
 class Detection:
@@ -301,7 +291,7 @@ class Detection:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.manifest = _FOLDER.read(path)
+        self.manifest = FOLDER.read(path)
 
     def __repr__(self) -> str:
         return f"Detection({str(self.path)!r}, model={self.manifest['model']!r})"
@@ -323,7 +313,7 @@ class Detection:
 
     def _table(self, name: str) -> pl.DataFrame:
         return pl.read_csv(
-            _FOLDER.checked_file(self.path, self.manifest, f"{name}.csv"),
+            FOLDER.checked_file(self.path, self.manifest, f"{name}.csv"),
             schema=TABLES[name],
         )
 
@@ -355,6 +345,7 @@ def detect(
         )
     opened = open_runs(paths)
     folder_path = paths[0] / "detectors" if out is None else Path(out)
+    FOLDER.refuse_foreign(folder_path)
     device = checked_device(choose_device(chosen.device))
     opened, warnings = complete_runs(opened, chosen, listener)
     key = _key(opened, chosen)
@@ -375,7 +366,7 @@ def detect(
         _command(paths, folder_path, chosen),
         str(sources[0].run.manifest["model"]["name"]),
     )
-    with _FOLDER.fresh(folder_path) as folder:
+    with FOLDER.fresh(folder_path) as folder:
         job.compare()
         saved = job.save(folder / "bundles")
         for name, rows in job.evaluation.tables.items():
@@ -393,7 +384,7 @@ def detect(
             job.left_out,
         )
         answer, recommended = write_detection_report(folder, context)
-        _FOLDER.seal(
+        FOLDER.seal(
             folder,
             {
                 "version": DETECTION_VERSION,

@@ -30,6 +30,7 @@ from anchorscope.files import (
     known_sha256,
     open_regular,
     read_regular,
+    remove_partials,
     replacing,
 )
 from anchorscope.json_text import from_json, to_json
@@ -130,6 +131,8 @@ def install(
         with FileLock(shelf / f".{name}.lock"):
             if folder := installed_path(name):  # another process was faster
                 return folder
+            for left in (name, f".{name}"):  # by a killed process
+                remove_partials(shelf, left)
             with (
                 folder_beside(shelf / f".{name}") as work,
                 replacing(shelf / name) as folder,

@@ -23,7 +23,7 @@ from anchorscope.artefacts.sealed_folder import read_sealed, refuse_foreign, sea
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.files import PARTIAL, files_below, new_folder, replacing, writable
+from anchorscope.files import files_below, new_folder, replacing, writable
 from anchorscope.json_text import from_json
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
@@ -123,7 +123,7 @@ def validate(
     if not is_run(out / "run"):
         ours = f"{DATASET}.jsonl"  # all that is there before the run has its own marker
         with writable(out):
-            refuse_foreign(out, [ours, f"{ours}{PARTIAL}", "run"])
+            refuse_foreign(out, [ours, "run"])
     with new_folder(out):
         _plant(questions, planted, fresh and is_run(out / "run"))
         return _validate(out, options, recipe, device, fresh, listener)
