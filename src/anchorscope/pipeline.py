@@ -131,6 +131,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
             _LABELS,
             make.labels,
             libraries=packages_of("graders", recipe.grader),
+            epoch=2,
         ),
         Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
         Pass(

@@ -15,6 +15,7 @@ from anchorscope.answers.grade_names import (
     LISTS,
     WORDS,
     alias_readings,
+    longer_names,
     numerals,
     ordinal_value,
     parse_question,
@@ -210,7 +211,11 @@ def _matches_alias(parsed: ParsedAnswer, alias: str, question: str | None) -> bo
     if wanted == parsed.whole:
         return not _repeats(parsed, wanted, question)
     if not short and _contains(parsed, alias):
-        return not _repeats(parsed, wanted, question) and not denies(parsed, wanted)
+        return not (
+            _repeats(parsed, wanted, question)
+            or denies(parsed, wanted)
+            or _is_part_of_another(parsed, wanted)
+        )
     return _resembles(parsed, wanted) and _matches_name(parsed, alias, question)
 
 
@@ -232,6 +237,16 @@ def _contains(parsed: ParsedAnswer, alias: str) -> bool:
     # An accepted answer with an article of its own ("Vitamin A") may have lost another one before it.
     return not ARTICLES.isdisjoint(read[0]) and any(
         True for _ in occurrences(read[0], parsed.words)
+    )
+
+
+def _is_part_of_another(parsed: ParsedAnswer, wanted: tuple[str, ...]) -> bool:
+    """Whether the answer holds the words only inside a longer known name: "West Virginia" for Virginia."""
+    longer = longer_names().get(wanted, [])
+    inside = [place for name in longer for place in occurrences(name, parsed.words)]
+    return bool(inside) and all(
+        any(start <= first and after <= end for start, end in inside)
+        for first, after in occurrences(wanted, parsed.words)
     )
 
 

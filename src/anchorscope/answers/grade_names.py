@@ -7,17 +7,25 @@ redirects often accept it, unless the question offers a choice or asks for a cap
 
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import islice
+from itertools import combinations, islice
+
+from rapidfuzz.distance import OSA
 
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, words
 
-LISTS = tomllib.loads(
-    (files("anchorscope.answers") / "grade_words.toml").read_text(encoding="utf-8")
-)
+
+def _table(name: str) -> dict[str, dict[str, str]]:
+    return tomllib.loads(
+        (files("anchorscope.answers") / name).read_text(encoding="utf-8")
+    )
+
+
+LISTS = _table("grade_words.toml")
 WORDS = {name: frozenset(text.split()) for name, text in LISTS["words"].items()}
 _SHORTENED: dict[str, str] = LISTS["shortened"]
 _SMALL_ORDINALS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
@@ -41,6 +49,42 @@ _ROMAN_ALONE = ("i", "v", "x")  # "C", "D", "L" and "M" alone are letters: "Vita
 _SPACING_LENGTH = (
     5  # letters from which "pingpong" and "ping pong" are taken for the same
 )
+
+
+def _names(line: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(words(name) for name in line.split("|"))
+
+
+_CODES = _table("places.toml")
+PLACES = [
+    _names(f"{code}|{names}")
+    for codes in _CODES.values()
+    for code, names in codes.items()
+]
+"""Codes and names of states, provinces and countries; what stands together is one place."""
+_COUNTRIES = [
+    _names(names)
+    for kind in ("states_us", "nations_gb", "countries")
+    for names in _CODES[kind].values()
+]
+_NAMESAKES = _names(LISTS["phrases"]["namesakes"])
+
+
+@lru_cache(maxsize=1)
+def longer_names() -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """Known names that hold the name of another: "West Virginia" of Virginia, "Martin Luther King" of Martin Luther."""
+    longer: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
+    for known in (_COUNTRIES, [frozenset((name,)) for name in _NAMESAKES]):
+        owners: dict[tuple[str, ...], set[int]] = defaultdict(set)
+        for number, names in enumerate(known):
+            for name in names:
+                owners[name].add(number)
+        for name in owners:
+            for first, after in combinations(range(len(name) + 1), 2):
+                part = name[first:after]
+                if part in owners and owners[part].isdisjoint(owners[name]):
+                    longer[part].append(name)
+    return longer
 
 
 def ordinal_value(word: str) -> int | None:
@@ -216,12 +260,16 @@ class ParsedQuestion:
             word in names for word in answer[after + 1 :]
         )
 
+    def offers(self, name: Sequence[str]) -> bool:
+        """Whether the name is one of those to choose from."""
+        texts = [word.text for word in self.located if word.text not in ARTICLES]
+        return self.offers_choice and stands_in(name, texts)
+
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the question offers this accepted answer and, separately, the answer."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
-        if not self.offers_choice or stands_in(answer, alias):
-            return False
-        return stands_in(alias, texts) and stands_in(answer, texts)
+        return (
+            not stands_in(answer, alias) and self.offers(alias) and self.offers(answer)
+        )
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the answer is a part of this option that occurs nowhere else in the question."""
@@ -361,6 +409,7 @@ _HIGHEST_REGNAL = (
 )
 _SHORTEST_ACRONYM = 3
 _SHORTEST_MISSPELT = 6
+_KNOWN_WORD = 3.0  # Zipf's scale: once in a million words
 
 
 @lru_cache(maxsize=1 << 14)
@@ -391,11 +440,16 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
     return tuple(form for form in dict.fromkeys(candidates) if sum(map(len, form)) > 2)
 
 
-def without_titles(name: Sequence[str]) -> tuple[str, ...]:
-    """A name without honorifics before it and degrees after it, but never down to nothing."""
+def _without_honorifics(name: Sequence[str]) -> tuple[str, ...]:
     rest = tuple(name)
     while len(rest) > 1 and rest[0] in WORDS["titles"]:
         rest = rest[1:]
+    return rest
+
+
+def without_titles(name: Sequence[str]) -> tuple[str, ...]:
+    """A name without honorifics before it and degrees after it, but never down to nothing."""
+    rest = _without_honorifics(name)
     while len(rest) > 1 and rest[-1] in WORDS["suffixes"]:
         rest = rest[:-1]
     return rest
@@ -456,12 +510,20 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
     ):
         return False
     if len(given) < len(accepted) and accepted[-len(given) :] == given:
-        return True
+        return not _is_namesake(given, accepted)
     first_names = _spread(accepted[:-1], _initials(alias))
     # The answer may describe before it names: "English author Mary Blunt".
     initials = _initials(answer)
-    others = [_spread(given[index:-1], initials) for index in range(len(given) - 1)]
-    return any(_first_names_fit(first_names, other) for other in others)
+    return any(
+        _first_names_fit(first_names, _spread(given[index:-1], initials))
+        and not _is_namesake(given[index:], accepted)
+        for index in range(len(given) - 1)
+    )
+
+
+def _is_namesake(given: tuple[str, ...], accepted: tuple[str, ...]) -> bool:
+    """Whether both are known people: "John Adams" is not John Quincy Adams."""
+    return given != accepted and _NAMESAKES.issuperset((given, accepted))
 
 
 def _first_names_fit(accepted: Sequence[str], other: Sequence[str]) -> bool:
@@ -482,35 +544,38 @@ def _looks_like_a_person(alias: str) -> bool:
     )
 
 
-def _misspelt(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
-    """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson"."""
-    differing = [
-        pair for pair in zip(words_a, words_b, strict=False) if pair[0] != pair[1]
-    ]
-    if len(words_a) != len(words_b) or len(words_a) < 2 or len(differing) != 1:
+def _misspelt(
+    given: Sequence[str], accepted: Sequence[str], question: ParsedQuestion | None
+) -> bool:
+    """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson".
+
+    A known word is another name ("Steve Martin" is not Steve Marvin), unless two other words agree or the question
+    offers the accepted name.
+    """
+    if len(given) != len(accepted):
         return False
-    short, long = sorted(differing[0], key=len)
+    differing = [
+        pair for pair in zip(given, accepted, strict=True) if pair[0] != pair[1]
+    ]
+    if len(differing) != 1 or len(given) == 1:
+        return False
+    own, wanted = differing[0]
     if (
-        len(short) < _SHORTEST_MISSPELT
-        or len(long) - len(short) > 1
-        or not (short + long).isalpha()
+        min(len(own), len(wanted)) < _SHORTEST_MISSPELT
+        or not (own + wanted).isalpha()
+        or OSA.distance(own, wanted, score_cutoff=1) > 1
     ):
         return False
-    index = next(
-        (i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b),
-        len(short),
-    )
-    swapped = (
-        short[:index]
-        + short[index + 1 : index + 2]
-        + short[index : index + 1]
-        + short[index + 2 :]
-    )
-    return (
-        short[index:] == long[index + 1 :]
-        or short[index + 1 :] == long[index + 1 :]
-        or swapped == long
-    )
+    agreeing = set(given) - {own} - WORDS["prepositions"] - WORDS["classes"]
+    is_offered = question is not None and question.offers(accepted)
+    return len(agreeing) > 1 or is_offered or not _is_known_word(own)
+
+
+def _is_known_word(word: str) -> bool:
+    """Whether the word, which may be a name, is common enough in English to be no misspelling."""
+    from wordfreq import zipf_frequency  # only here: it takes a quarter of a second
+
+    return zipf_frequency(word, "en") >= _KNOWN_WORD
 
 
 def _is_acronym(short: str, long: Sequence[str]) -> bool:
@@ -535,15 +600,21 @@ def _parts(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(part for part in listed if part)
 
 
+def _contradict(given: Sequence[str], accepted: Sequence[str]) -> bool:
+    """Whether ranks or generations differ: "King George" and Prince George, "Jr." and "Sr."."""
+    ranks = WORDS["ranks"].intersection((given[0], accepted[0]))
+    return len(ranks) == 2 or {given[-1], accepted[-1]} == {"jr", "sr"}
+
+
 def same_name(
     answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion | None
 ) -> bool:
     """Whether the whole answer is another way to write the accepted one."""
+    if _contradict(readings(core)[0], alias_readings(alias)[0]):
+        return False
     is_noun = alias.strip()[:1].islower()
-    cores = list(
-        dict.fromkeys(
-            (*readings(core), without_titles(core), without_classes(core, question))
-        )
+    cores = dict.fromkeys(
+        (*readings(core), _without_honorifics(core), without_classes(core, question))
     )
     for form in _known_forms(alias, question):
         if any(
@@ -553,7 +624,7 @@ def same_name(
             for own in cores
         ):
             return True
-        if _misspelt(core, form):
+        if _misspelt(core, form, question):
             return True
         if (len(core) == 1 and _is_acronym(core[0], form)) or (
             len(form) == 1 and _is_acronym(form[0], core)
@@ -589,21 +660,10 @@ def _known_forms(
 
 def _same_place(answer: str, alias: str) -> bool:
     """Whether "Madison, WI" is "Madison, Wisconsin"."""
-    given, wanted = (
-        [words(part) for part in text.split(",")] for text in (answer, alias)
-    )
-    if (
-        len(given) != 2
-        or len(wanted) != 2
-        or given[0] != wanted[0]
-        or not given[1]
-        or not wanted[1]
-    ):
-        return False
-    short, long = sorted(("".join(given[1]), "".join(wanted[1])), key=len)
-    letters = iter(long)
+    town, comma, given = answer.rpartition(",")
+    wanted_town, wanted_comma, wanted = alias.rpartition(",")
     return (
-        len(short) == 2
-        and short[0] == long[0]
-        and all(letter in letters for letter in short)
+        bool(comma and wanted_comma)
+        and words(town) == words(wanted_town)
+        and any(place.issuperset((words(given), words(wanted))) for place in PLACES)
     )
