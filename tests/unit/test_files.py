@@ -77,6 +77,13 @@ def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) ->
         partial_name("step").replace("step", "other"),
         f"{partial_name('step')}.txt",
     ],
+    ids=[
+        "no letters",
+        "no name",
+        "letters of nobody",
+        "another name",
+        "with an ending",
+    ],
 )
 def test_a_name_with_our_ending_is_the_users_unless_we_chose_it(
     tmp_path: Path, name: str

@@ -272,7 +272,7 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
         ),
         (
             ["--detector", bundle, "Who?", "--out", answers],
-            f"--out {str(answers)!r} is there already and holds no",
+            f"--out {str(answers)!r} is there already and is not a table of scores",
         ),
     ):
         result = score(
