@@ -48,7 +48,7 @@ class _Setting(Form):
     position: Annotated[str, Field(pattern=f"^({'|'.join(POSITIONS)})$")]
     edges: str = "all"
     exact_tokens: str = "auto"
-    max_new_tokens: Annotated[int, Field(ge=1)] = 16
+    max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 16
 
 
 class _Quality(Form):
