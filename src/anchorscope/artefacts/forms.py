@@ -13,28 +13,29 @@ DETECTION_VERSION = 3
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Form(BaseModel):
+class Form(BaseModel):
     """Entries that readers rely on; a record may have more."""
 
     model_config = ConfigDict(strict=True, extra="allow", protected_namespaces=())
 
 
-class _Facts(_Form):
+class _Facts(Form):
     sha256: Sha256
     size: Count = 0
 
 
-class _MadeFrom(_Form):
+class _MadeFrom(Form):
     epoch: int
     options: dict[str, Any]
     libraries: dict[str, str]
     parents: dict[str, str]
 
 
-class _Step(_Form):
+class _Step(Form):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     key: str
@@ -46,13 +47,13 @@ class _Step(_Form):
     dropped: bool = False
 
 
-class _Notes(_Form):
+class _Notes(Form):
     recipe: str = ""
     published: str = ""
     batch_tokens: Annotated[int, Field(ge=1)] = 1
 
 
-class _Steps(_Form):
+class _Steps(Form):
     steps: dict[str, _Step]
     notes: _Notes
 
@@ -65,7 +66,7 @@ class _Index(_Steps):
     events: list[str]
 
 
-class _Model(_Form):
+class _Model(Form):
     name: str
     source: str = ""
     n_layers: Annotated[int, Field(ge=1)]
@@ -77,17 +78,17 @@ class _Model(_Form):
     dtype: str
 
 
-class _Counts(_Form):
+class _Counts(Form):
     __pydantic_extra__: dict[str, Count]
 
     dataset: str
 
 
-class _RunStep(_Form):
+class _RunStep(Form):
     seconds: Seconds
 
 
-class _Run(_Form):
+class _Run(Form):
     model: _Model | None = None
     counts: list[_Counts] = []
     reference_layers: dict[str, list[Count]] = {}
@@ -114,7 +115,7 @@ class _Run(_Form):
         return self
 
 
-class _Compared(_Form):
+class _Compared(Form):
     run: str
     folder: str = ""
     model: dict[str, Any] = {}
@@ -122,31 +123,31 @@ class _Compared(_Form):
     used: dict[str, Count | None] = {}
 
 
-class _Difference(_Form):
+class _Difference(Form):
     text: str
 
 
-class _Comparison(_Form):
+class _Comparison(Form):
     answer: list[str] = []
     runs: list[_Compared]
     differences: list[_Difference] = []
     command: str = ""
 
 
-class _Threshold(_Form):
+class _Threshold(Form):
     risk: Share
     coverage: Share
     probability: Share | None
 
 
-class _Saved(_Form):
+class _Saved(Form):
     path: str
     auroc: dict[str, Annotated[list[float | None], Field(min_length=3, max_length=3)]]
     thresholds: list[_Threshold]
     passes: int
 
 
-class _Detection(_Form):
+class _Detection(Form):
     version: int = 0
     model: str = ""
     answer: str = ""
@@ -164,23 +165,23 @@ class _Detection(_Form):
         return self
 
 
-class _Failure(_Form):
+class _Failure(Form):
     key: str
     line: str
 
 
-class _Study(_Form):
+class _Study(Form):
     name: str
     runs: list[str]
     failed: dict[str, _Failure]
 
 
-class _Validation(_Form):
+class _Validation(Form):
     summary: list[str]
     command: str = ""
 
 
-_FORMS: dict[str, type[_Form]] = {
+_FORMS: dict[str, type[Form]] = {
     "index.json": _Index,
     "manifest.json": _Run,
     "comparison.json": _Comparison,
@@ -192,8 +193,12 @@ _FORMS: dict[str, type[_Form]] = {
 
 def check_form(file: str, record: dict[str, Any]) -> None:
     """Raises `ValueError` that names the first entry which is missing or holds something else."""
+    check(_FORMS[file], record)
+
+
+def check(form: type[Form], record: dict[str, Any]) -> None:
     try:
-        _FORMS[file].model_validate(record)
+        form.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "its entries"

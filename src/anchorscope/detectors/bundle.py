@@ -34,7 +34,7 @@ from anchorscope.detectors.bundle_files import (
     write_folder,
     written,
 )
-from anchorscope.detectors.features import CLEAN, Needs
+from anchorscope.detectors.features import CLEAN, Needs, refuse_unknown
 from anchorscope.detectors.fitted import (
     Fitted,
     LinearProbe,
@@ -270,8 +270,14 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
             sha256=str(record["sha256"]),
             **parts | {"thresholds": without_dominated(parts["thresholds"])},
         )
+        for part in (trained.fitted, trained.range):
+            if part is not None:
+                part.check(trained.setting.d_model)
+        refuse_unknown(trained.needs, trained.setting.n_layers)
     except UserError as error:
-        raise UserError(f"The bundle {name!r} cannot be used: {error}.") from None
+        raise UserError(
+            f"The bundle {name!r} cannot be used: {str(error).rstrip('.')}."
+        ) from None
     except (
         SafetensorError,
         KeyError,

@@ -4,9 +4,13 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, model_validator
+
+from anchorscope.artefacts.forms import Count, Form, Number, Share, check
 from anchorscope.artefacts.sealed_folder import refuse_linked
+from anchorscope.catalogue import POSITIONS
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
 from anchorscope.json_text import from_json, to_json
@@ -21,6 +25,95 @@ SCHEMA_VERSION = 4
 """Raised whenever the form changes; docs/bundle-format.md says what each version has."""
 MOST_BYTES = 64_000_000
 """Both files together: a detector is a small thing beside its model."""
+
+
+class _Calibration(Form):
+    slope: Number
+    intercept: Number
+    prevalence: Share
+
+
+class _Template(Form):
+    kind: str
+    head: str
+    tail: str
+    answer_lead: str
+    tokenizer_adds: bool
+    first_token: Count | None = None
+
+
+class _Setting(Form):
+    model: str
+    source: str
+    fingerprint: str
+    tokenizer: str
+    n_layers: Annotated[int, Field(ge=1)]
+    d_model: Annotated[int, Field(ge=1)]
+    dtype: str
+    template: _Template
+    position: Annotated[str, Field(pattern=f"^({'|'.join(POSITIONS)})$")]
+    edges: str = "all"
+    exact_tokens: str = "auto"
+    max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 16
+
+
+class _Quality(Form):
+    metric: str
+    value: float | None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    train: str = ""
+    test: str = ""
+    prevalence: str = ""
+
+
+class _Card(Form):
+    data: str = ""
+    quality: list[_Quality] = Field([])
+    shifts: list[str] = Field([])
+    limits: list[str] = Field([])
+    versions: dict[str, str] = Field({})
+    calibration: list[dict[str, float | None]] = Field([])
+
+
+class _Threshold(Form):
+    risk: Share
+    delta: Share
+    probability: Share | None
+    coverage: Share
+    n: Count
+    prevalence: Share | None = None
+
+
+class _ContextUse(Form):
+    slope: Number
+    intercept: Number
+    variances: Annotated[list[Number], Field(min_length=3, max_length=3)]
+    n: Count
+    followed: Share
+    brier: Share
+
+    @model_validator(mode="after")
+    def check_variances(self) -> "_ContextUse":
+        square, both, constant = self.variances
+        if min(square, constant) < 0 or both**2 > 1.000001 * square * constant:
+            raise ValueError("variances are none")
+        return self
+
+
+class _Bundle(Form):
+    """What `detector.json` holds beside the detector's own parts, which `load_detector` checks."""
+
+    name: str
+    parts: dict[str, dict[str, Any]]
+    range: dict[str, Any] | None
+    calibration: _Calibration
+    setting: _Setting
+    card: _Card
+    thresholds: list[_Threshold]
+    context_use: _ContextUse | None = None
+
+
 DEMO = Path(__file__).parents[1] / "serve" / "demo_detector"
 """The bundle that comes along, for the embedded model."""
 
@@ -134,59 +227,54 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
             name,
             f"{WEIGHTS} was altered or cut off (its sha256 is not the one in {JSON})",
         )
+    try:
+        check(_Bundle, record)
+    except ValueError as error:
+        raise refused(
+            name, f"it lacks something or holds something else ({JSON} has {error})"
+        ) from None
     return record
 
 
 def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
     """What a user has to know before trusting the detector of a bundle: rows of one or two cells."""
     record = checked_record(bundle_files(folder), str(folder))
-    try:
-        setting, card = record["setting"], record["card"]
-        rows = [
-            ("detector", record["name"]),
-            (
-                "model",
-                f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}",
-            ),
-            ("reads", f"{setting['position']}, {setting['template']['kind']} prompt"),
-            ("trained on", card["data"]),
-            *(("tried on", name) for name in card["shifts"]),
-            *(("limit", limit) for limit in card["limits"]),
-            (
-                "made with",
-                ", ".join(
-                    f"{name} {version}" for name, version in card["versions"].items()
-                ),
-            ),
-            ("sha256", record["sha256"]),
-            ("",),
-        ]
-        for threshold in record["thresholds"]:
-            start = threshold["probability"]
-            accepted = (
-                "nothing"
-                if start is None
-                else f"{threshold['coverage']:.0%}, from probability {start:.3f} on"
-            )
-            rows.append((f"accepted, at most {threshold['risk']:.0%} wrong", accepted))
-        rows.append(("" if card["quality"] else "nothing was measured",))
-        for row in card["quality"]:
-            ends = (
-                f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
-                if "ci_low" in row and "ci_high" in row
-                else ""
-            )
-            where = (
-                f"{row['train']} → {row['test']}, {row['prevalence']}"
-                if "train" in row
-                else ""
-            )
-            rows.append((row["metric"], f"{row['value']:.3f}{ends} {where}"))
-        return rows
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise refused(
-            str(folder), f"the card in {JSON} lacks something or holds something else"
-        ) from None
+    bundle = _Bundle.model_validate(record)
+    setting, card = bundle.setting, bundle.card
+    versions = (f"{name} {version}" for name, version in card.versions.items())
+    rows: list[tuple[str, ...]] = [
+        ("detector", bundle.name),
+        (
+            "model",
+            f"{setting.model} ({setting.source}), {setting.n_layers} layers, {setting.dtype}",
+        ),
+        ("reads", f"{setting.position}, {setting.template.kind} prompt"),
+        ("trained on", card.data),
+        *(("tried on", name) for name in card.shifts),
+        *(("limit", limit) for limit in card.limits),
+        ("made with", ", ".join(versions)),
+        ("sha256", record["sha256"]),
+        ("",),
+    ]
+    for threshold in bundle.thresholds:
+        start = threshold.probability
+        accepted = (
+            "nothing"
+            if start is None
+            else f"{threshold.coverage:.0%}, from probability {start:.3f} on"
+        )
+        rows.append((f"accepted, at most {threshold.risk:.0%} wrong", accepted))
+    rows.append(("" if card.quality else "nothing was measured",))
+    rows += [(row.metric, _describe_quality(row)) for row in card.quality]
+    return rows
+
+
+def _describe_quality(row: _Quality) -> str:
+    value = "–" if row.value is None else f"{row.value:.3f}"
+    if row.ci_low is not None and row.ci_high is not None:
+        value += f" [{row.ci_low:.3f}, {row.ci_high:.3f}]"
+    where = f"{row.train} → {row.test}, {row.prevalence}" if row.train else ""
+    return f"{value} {where}"
 
 
 def written(record: Mapping[str, Any]) -> bytes:
