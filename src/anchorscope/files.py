@@ -163,7 +163,7 @@ def remove_files(folder: Path, names: Iterable[str]) -> None:
     """Removes files of a folder, and folders that become empty; nothing behind a link."""
     for name in names:
         path = folder / name
-        if is_behind_link(folder, name) or (path.is_dir() and not path.is_symlink()):
+        if is_behind_link(folder, name) or path.is_symlink() or path.is_dir():
             continue  # a link or a folder in its place is none of ours
         with contextlib.suppress(
             NotADirectoryError

@@ -110,7 +110,9 @@ class RunFolder(OwnFiles):
     def is_own(self, name: str) -> bool:
         """Whether this run wrote a file: of a step, or as an unchanged result."""
         if any(name in record.files for record in self.steps.values()):
-            return (self.path / name).is_symlink() or not (self.path / name).is_dir()
+            return (
+                not (self.path / name).is_symlink() and not (self.path / name).is_dir()
+            )
         return super().is_own(name)
 
     # What goes

@@ -41,9 +41,11 @@ from anchorscope.cli.terminal import (
 )
 from anchorscope.detectors.bundle_files import (
     DEMO,
+    PROBE,
     bundle_files,
     card_rows,
     checked_record,
+    refuse_other,
     write_folder,
 )
 from anchorscope.errors import UserError
@@ -530,6 +532,7 @@ def export(
     """Write a linear detector as one vector with a JSON card, for servers that can read hidden states."""
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
+    refuse_other(out, *PROBE)
     with loading("torch", quiet):
         from anchorscope.detectors.bundle import linear_probe_files, unpack
 

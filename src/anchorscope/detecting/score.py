@@ -3,12 +3,13 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anchorscope.artefacts.sealed_folder import refuse_linked
 from anchorscope.datasets.catalog import (
     BUILT_IN,
     HUB,
@@ -21,7 +22,7 @@ from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
 from anchorscope.evidence.source_use import USE_COLUMNS, use_record
-from anchorscope.files import make_folder, open_regular, read_regular, replacing
+from anchorscope.files import make_folder, open_regular, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
@@ -102,7 +103,7 @@ def score(
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
     if out is not None:
-        _refuse_unwritable(out)
+        _refuse_unwritable(out, what)
     questions, bad_rows = read_questions(what, **reading)
     if context is not None:
         passage = _read_passage(context)
@@ -272,33 +273,68 @@ def dataset_of(what: str) -> DatasetSpec | None:
     )
 
 
-def _refuse_unwritable(out: Path) -> None:
+def _refuse_unwritable(out: Path, what: Sequence[str]) -> None:
     if out.suffix.lower() not in WRITTEN:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
         raise UserError(
             f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}."
         )
-    if os.path.lexists(out) and not (
-        out.is_file() and b"truth_probability" in read_regular(out)
-    ):
+    refuse_linked(out)
+    if not os.path.lexists(out):
+        return
+    if not _is_table_of_scores(out):
         raise UserError(
-            f"--out {str(out)!r} is there already and holds no scores; choose another name."
+            f"--out {str(out)!r} is there already and is not a table of scores, with all its columns and no others; "
+            f"choose another name."
         )
+    for text in what:
+        spec = dataset_of(text)
+        if spec is not None and spec.path is not None and out.samefile(spec.path):
+            raise UserError(
+                f"--out {str(out)!r} is the file that is scored; choose another name."
+            )
+
+
+def _is_table_of_scores(path: Path) -> bool:
+    """Whether every row of a file is one of `write_rows`, of this detector or of another."""
+    import polars as pl
+
+    try:
+        if path.is_symlink():
+            return False
+        with open_regular(path) as file:
+            if path.suffix.lower() == ".parquet":
+                frame = pl.read_parquet(file)
+            elif path.suffix.lower() == ".jsonl":
+                frame = pl.read_ndjson(file, infer_schema_length=None)
+            else:
+                frame = pl.read_csv(file, infer_schema=False)
+        schema = _schema(USE_COLUMNS if USE_COLUMNS[0] in frame.columns else ())
+        if path.suffix.lower() == ".csv":
+            schema["warnings"] = pl.String()
+        given = frame.cast(pl.Schema(schema))
+        always = given.select("item_id", "question", "verdict").null_count()
+        return given.columns == list(schema) and sum(always.row(0)) == 0
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+
+
+def _schema(uses: Iterable[str]) -> dict[str, Any]:
+    """The columns of a table of scores, with those on the use of passages that it has."""
+    import polars as pl
+
+    text, number = pl.String(), pl.Float64()
+    types = (text, text, text, number, number, text, pl.List(text))
+    schema: dict[str, Any] = dict(zip(COLUMNS, types, strict=True))
+    return schema | {name: pl.Int64() if name == "passage" else number for name in uses}
 
 
 def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
     """Writes rows as the file's ending says, whole or not at all; CSV has warnings as one text."""
     import polars as pl
 
-    text, number = pl.String(), pl.Float64()
-    types = (text, text, text, number, number, text, pl.List(text))
-    schema = dict(zip(COLUMNS, types, strict=True))
-    schema |= {
-        name: pl.Int64() if name == "passage" else number
-        for name in USE_COLUMNS
-        if name in rows[0]
-    }
+    schema = _schema(name for name in USE_COLUMNS if name in rows[0])
     frame = pl.DataFrame(rows, schema=schema)
     try:
         make_folder(out.parent)

@@ -25,6 +25,7 @@ from anchorscope.answers.template import Template
 from anchorscope.detectors.bundle_files import (
     JSON,
     MOST_BYTES,
+    PROBE,
     SCHEMA,
     SCHEMA_VERSION,
     WEIGHTS,
@@ -342,4 +343,4 @@ def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
         "limits": list(trained.card.limits),
         "weights_sha256": hashlib.sha256(tensors).hexdigest(),
     }
-    return {"probe.json": written(record), "probe.safetensors": tensors}
+    return dict(zip(PROBE, (written(record), tensors), strict=True))

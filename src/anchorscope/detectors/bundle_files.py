@@ -2,14 +2,18 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from anchorscope.artefacts.sealed_folder import refuse_linked
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
+PROBE = ("probe.json", "probe.safetensors")
+"""The files of a detector that was exported as one vector."""
 SCHEMA = "anchorscope-detector"
 SCHEMA_VERSION = 4
 """Raised whenever the form changes; docs/bundle-format.md says what each version has."""
@@ -39,22 +43,46 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes a folder of these files, whole or not at all, in the place of one that holds the same and nothing else."""
-    others = (
-        sorted(path.name for path in folder.iterdir() if path.name not in files)
-        if folder.is_dir()
-        else []
-    )
-    if others or (folder.exists() and not folder.is_dir()):
-        content = f"it holds {others[0]!r}" if others else "it is a file"
-        raise UserError(
-            f"{str(folder)!r} is no bundle ({content}) and is not replaced; choose another folder."
-        )
+    """Writes a record and its weights as a folder, whole or not at all, in the place of one of the same form."""
+    refuse_other(folder, *files)
     make_folder(folder.parent)
     with replacing(folder) as half_made:
         half_made.mkdir()
         for name, content_bytes in files.items():
             (half_made / name).write_bytes(content_bytes)
+
+
+def refuse_other(folder: Path, record_file: str, weights_file: str) -> None:
+    """Refuses to replace a folder unless it is empty or all that it holds is a record of ours and its weights."""
+    refuse_linked(folder)
+    if not os.path.lexists(folder):
+        return
+    if folder.is_symlink() or not folder.is_dir():
+        content = "it is a link" if folder.is_symlink() else "it is a file"
+    else:
+        names = sorted(path.name for path in folder.iterdir())
+        others = [name for name in names if name not in (record_file, weights_file)]
+        is_ours = not others and _is_record(folder, record_file, weights_file)
+        if is_ours or not names:
+            return
+        content = f"it holds {others[0]!r}" if others else f"its {names[0]} is not ours"
+    raise UserError(
+        f"{str(folder)!r} is no bundle ({content}) and is not replaced; choose another folder."
+    )
+
+
+def _is_record(folder: Path, record_file: str, weights_file: str) -> bool:
+    """Whether two files are a record, to the byte as it is written, and the weights whose hash it has."""
+    paths = (folder / record_file, folder / weights_file)
+    if any(path.is_symlink() for path in paths):
+        return False
+    try:
+        text, weights = (read_regular(path, MOST_BYTES) for path in paths)
+        record = json.loads(text)
+        whole = written(record) == text
+        return whole and record["weights_sha256"] == hashlib.sha256(weights).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:

@@ -109,8 +109,8 @@ def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
     file = path / FILE
 
     def refuse() -> None:
-        refuse_linked(path / RUNS)
-        refuse_linked(path / COMPARED)
+        for name in (STUDY_MARKER, FILE, RUNS, COMPARED):
+            refuse_linked(path / name)
         if not (
             path / STUDY_MARKER
         ).is_file():  # a user's files beside a study's are left alone
