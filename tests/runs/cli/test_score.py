@@ -15,6 +15,7 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
 from commands import invoke
 from detector_cases import PAIRS, added, probe, trained_on
+from whole_runs import files_of
 
 COLUMNS = [
     "item_id",
@@ -154,6 +155,48 @@ def test_rows_are_written_and_written_again(
     ), "its own file is replaced"
     assert out.read_bytes() == before
     assert [one.name for one in out.parent.iterdir()] == [out.name]
+
+
+HEADER = ",".join(COLUMNS) + "\n"
+ROW = json.dumps(dict.fromkeys(COLUMNS[:6], "1") | {"warnings": []}) + "\n"
+NOT_SCORES = {
+    "diary.jsonl": "my diary mentions truth_probability once\n",
+    "notes.csv": HEADER.replace("\n", ",my_notes\n") + "1,q,a,0.5,0,true,,mine\n",
+    "fewer.csv": HEADER.replace(",warnings", "") + "1,q,a,0.5,0,true\n",
+    "order.csv": HEADER.replace("item_id,question", "question,item_id"),
+    "comment.csv": f"# mine\n{HEADER}1,q,a,0.5,0,true,\n",
+    "line.csv": f"{HEADER}1,q,a,0.5,0,true,\nmy own line\n",
+    "words.csv": f"{HEADER}1,q,a,likely,0,true,\n",
+    "more.jsonl": ROW + '{"mine": 1}\n',
+    "text.jsonl": f"{ROW}mine\n",
+    "empty.csv": "",
+    "csv.parquet": HEADER,
+}
+"""Files that have something of a table of scores, and are none."""
+
+
+@pytest.mark.parametrize("name", [*NOT_SCORES, "link.csv", "folder.csv", "input.csv"])
+def test_what_is_no_table_of_scores_is_never_replaced(
+    bundle: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, asked = tmp_path / name, "Who?"
+    if name == "folder.csv":
+        out.mkdir()
+    else:
+        out.write_text(NOT_SCORES.get(name, f"{HEADER}1,q,a,0.5,0,true,\n"))
+    if name == "link.csv":
+        out = tmp_path / "to.csv"
+        out.symlink_to(name)
+    if name == "input.csv":
+        asked = str(out)
+    before = files_of(tmp_path)
+    monkeypatch.setattr(Detector, "load", None)  # it is said before the model is read
+    result = score("--detector", bundle, asked, "--out", out)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: --out {str(out)!r} is ")
+    assert files_of(tmp_path) == before
+    assert out.is_symlink() == (name == "link.csv")
 
 
 def test_questions_without_answers_are_answered_or_refused(
