@@ -398,19 +398,20 @@ def run_recipe(
                     recipe.balance,
                     do_not_fit(answers, job.planner.context),
                 )
+                steps = run.steps_to_make()
             except (
                 TooFewAnswers
             ) as error:  # it does not keep the others from their chart
                 left_out[error] = without_results(run)
                 continue
-            for step in run.steps_to_make():
+            for step in steps:
                 run.result(step.name).value  # noqa: B018 - it is made
             if recipe.keep and executor.is_local:
                 run.forget_values()  # kept states are then mapped from their files until all datasets are done
             results.append(dataset_result(run))
             run.forget_values()
         if not results:
-            raise next(iter(left_out))
+            raise TooFewAnswers(" ".join(map(str, left_out)))
 
         # The results, all at once.
         publish(job, datasets, results, left_out, key, began)

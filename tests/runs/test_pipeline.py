@@ -387,6 +387,43 @@ def test_a_mistake_with_fresh_keeps_what_is_there(
     assert files_of(run) == before
 
 
+def test_what_one_dataset_lacks_is_named_and_keeps_no_other_from_its_chart(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    one_subject = [
+        row | {"subject": "Nowhere", "question": f"Now, {row['question']}"}
+        for row in rows()[:80]
+    ]
+    lumped = write_questions(tmp_path / "lumped.jsonl", one_subject)
+    short = [
+        write_questions(tmp_path / f"short{number}.jsonl", unlabelled(60 + number))
+        for number in (3, 6)
+    ]
+    sets = tuple(f"file:{path}" for path in (*short, lumped))
+    mixed = recipe.model_copy(update={"datasets": (*sets, *recipe.datasets)})
+    quick(mixed, tmp_path / "mixed")
+    manifest = json.loads((tmp_path / "mixed" / "manifest.json").read_text())
+    assert list(manifest["reference_layers"]) == ["facts"]
+    left_out = [line for line in manifest["warnings"] if "not measured" in line]
+    assert len(left_out) == 3
+    assert "Dataset 'lumped': The 80 used items fall into 1 group" in left_out[2]
+    with pytest.raises(TooFewAnswers) as told:
+        quick(recipe.model_copy(update={"datasets": sets}), tmp_path / "none")
+    for name in ("short3", "short6", "lumped"):
+        assert f"Dataset '{name}'" in str(told.value)
+    few = [
+        write_questions(tmp_path / f"few{number}.jsonl", rows()[:number])
+        for number in (40, 50)
+    ]
+    with pytest.raises(TooFewAnswers, match=r"'few40' has too .*'few50' has too few"):
+        quick(
+            recipe.model_copy(
+                update={"datasets": tuple(f"file:{path}" for path in few)}
+            ),
+            tmp_path / "few",
+        )
+
+
 def test_labels_alone_are_enough_for_a_run(recipe: Recipe, tmp_path: Path) -> None:
     """Supplied labels need no accepted answers, also where experiments look for other questions' answers."""
     given = [

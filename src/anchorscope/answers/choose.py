@@ -202,15 +202,16 @@ def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None
     """Refuses a run for which none of its datasets can be enough."""
     if any(outlook.is_enough for outlook in outlooks.values()):
         return
-    name, outlook = next(iter(outlooks.items()))
     more = (
         f"raise --limit (now {limit:,})"
         if limit is not None and limit < FOR_A_CHART
         else "add questions to it"
     )
-    raise TooFewAnswers(
-        f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}."
-    )
+    short = [
+        f"Dataset {name!r} has too few questions: {outlook.sentence}"
+        for name, outlook in outlooks.items()
+    ]
+    raise TooFewAnswers(f"{'. '.join(short)}; {more}.")
 
 
 _OPTIONAL = {
@@ -225,8 +226,9 @@ def take_survey(
 
     Those left out for a reason and those asked add up to the distinct questions.
     """
-    names = ("questions", "repeated", *_REASONS, "answers", "labelled_true")
-    counts = Counter(dict.fromkeys(names, 0))
+    of_questions = ("questions", "repeated", *_REASONS)
+    of_supplied_answers = ("answers", "labelled_true", "several_lines")
+    counts = Counter(dict.fromkeys((*of_questions, *of_supplied_answers), 0))
     filled, relations, metadata = (
         Counter(dict.fromkeys(_OPTIONAL, 0)),
         Counter[str](),
@@ -242,6 +244,8 @@ def take_survey(
         counts["questions"] += 1
         counts["answers"] += len(question.answers)
         counts["labelled_true"] += question.truthful is True
+        lines = (question.model_answer or "").strip().splitlines()
+        counts["several_lines"] += len(lines) > 1
         filled.update(
             name
             for name, field in _OPTIONAL.items()

@@ -267,6 +267,8 @@ def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
     if record["few_shot"]:
         yield "few_shot questions are not asked: the prompt's solved examples are about them"
+    if record["several_lines"]:
+        yield "supplied answers of several lines are read whole: the key words may be in any line, the end is the last"
     if record["yes_no"]:
         yield "a run leaves yes/no questions out, since chance is 50%; --yes-no keep asks them too"
     if record["questions"] and not record["filled"]["relation"]:

@@ -21,7 +21,7 @@ from anchorscope.cost import MOST_RANDOM_CUTS, ModelSize
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
-from anchorscope.errors import UserError
+from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.evidence.draws import Draws, areas
 from anchorscope.evidence.effects import (
     Effect,
@@ -497,14 +497,17 @@ class DatasetRun:
         folds = grouped_folds(
             self.groups, truth_strata(truth, self.relations), recipe.folds, order
         )
-        return make_splits(
-            truth,
-            self.groups,
-            folds,
-            recipe.seed,
-            item_ids=ids,
-            relations=self.relations,
-        )
+        try:
+            return make_splits(
+                truth,
+                self.groups,
+                folds,
+                recipe.seed,
+                item_ids=ids,
+                relations=self.relations,
+            )
+        except TooFewAnswers as error:
+            raise TooFewAnswers(f"Dataset {self.name!r}: {error}") from None
 
     @cached_property
     def evidence_items(self) -> EvidenceItems:
