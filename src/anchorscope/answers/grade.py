@@ -21,6 +21,7 @@ from anchorscope.answers.grade_names import (
     parse_question,
     readings,
     same_name,
+    stands_in,
 )
 from anchorscope.datasets.text import (
     ARTICLES,
@@ -103,11 +104,18 @@ def _strip_phrases(whole: tuple[str, ...]) -> tuple[str, ...]:
     return core[: len(core) - len(closing)]
 
 
-def denies(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the answer names the words only to deny them."""
+def denies(parsed: ParsedAnswer, wanted: tuple[str, ...]) -> bool:
+    """Whether the answer names the words only to deny them, or inside another name ("West Virginia")."""
     places = list(occurrences(wanted, parsed.words))
+    others = [
+        place
+        for name in longer_names(wanted)
+        for place in occurrences(name, parsed.words)
+    ]
     return bool(places) and all(
-        _denied(parsed, first, after) for first, after in places
+        _denied(parsed, first, after)
+        or any(start <= first and after <= end for start, end in others)
+        for first, after in places
     )
 
 
@@ -211,11 +219,7 @@ def _matches_alias(parsed: ParsedAnswer, alias: str, question: str | None) -> bo
     if wanted == parsed.whole:
         return not _repeats(parsed, wanted, question)
     if not short and _contains(parsed, alias):
-        return not (
-            _repeats(parsed, wanted, question)
-            or denies(parsed, wanted)
-            or _is_part_of_another(parsed, wanted)
-        )
+        return not _repeats(parsed, wanted, question) and not denies(parsed, wanted)
     return _resembles(parsed, wanted) and _matches_name(parsed, alias, question)
 
 
@@ -235,28 +239,20 @@ def _contains(parsed: ParsedAnswer, alias: str) -> bool:
         if any(needle in haystack for haystack in haystacks):
             return True
     # An accepted answer with an article of its own ("Vitamin A") may have lost another one before it.
-    return not ARTICLES.isdisjoint(read[0]) and any(
-        True for _ in occurrences(read[0], parsed.words)
-    )
-
-
-def _is_part_of_another(parsed: ParsedAnswer, wanted: tuple[str, ...]) -> bool:
-    """Whether the answer holds the words only inside a longer known name: "West Virginia" for Virginia."""
-    longer = longer_names().get(wanted, [])
-    inside = [place for name in longer for place in occurrences(name, parsed.words)]
-    return bool(inside) and all(
-        any(start <= first and after <= end for start, end in inside)
-        for first, after in occurrences(wanted, parsed.words)
-    )
+    return not ARTICLES.isdisjoint(read[0]) and stands_in(read[0], parsed.words)
 
 
 def _compare_numbers(
-    parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None
+    parsed: ParsedAnswer, alias: str, wanted: tuple[str, ...], question: str | None
 ) -> bool | None:
     """What dates and numbers decide; None if they say nothing."""
-    has_digits = any(character.isdigit() for word in parsed.words for character in word)
-    if not has_digits or not any(word[0].isdigit() for word in wanted):
+    if not any(word[0].isdigit() for word in wanted):
         return None
+    if not any(character.isdigit() for character in "".join(numerals(parsed.words))):
+        return None
+    span = _YEARS.fullmatch(alias.strip())
+    if span and span.groups() in _YEARS.findall(parsed.text):
+        return not denies(parsed, wanted)
     dates = as_date(alias)
     if any(given.gives(date) for given in dates_in(parsed.text) for date in dates):
         return not denies(parsed, wanted) and not any(

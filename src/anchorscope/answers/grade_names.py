@@ -7,12 +7,11 @@ redirects often accept it, unless the question offers a choice or asks for a cap
 
 import re
 import tomllib
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from itertools import combinations, islice
+from itertools import islice
 
 from rapidfuzz.distance import OSA
 
@@ -28,16 +27,12 @@ def _table(name: str) -> dict[str, dict[str, str]]:
 LISTS = _table("grade_words.toml")
 WORDS = {name: frozenset(text.split()) for name, text in LISTS["words"].items()}
 _SHORTENED: dict[str, str] = LISTS["shortened"]
-_SMALL_ORDINALS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
-    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"""
-_TENS_ORDINALS = (
-    "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"
+_ORDINAL_WORDS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth
+    twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"""
+_ORDINALS = dict(
+    zip(_ORDINAL_WORDS.split(), (*range(1, 20), *range(20, 100, 10)), strict=True)
 )
-_ORDINALS = {word: value for value, word in enumerate(_SMALL_ORDINALS.split(), start=1)}
-_ORDINALS |= {
-    word: value
-    for value, word in zip(range(20, 100, 10), _TENS_ORDINALS.split(), strict=True)
-}
 _DIGIT_ORDINAL = re.compile(r"([0-9]{1,9})(?:st|nd|rd|th)")
 _TENS_DIGITS = re.compile(r"0*[2-9]0")
 _ROMAN = re.compile(
@@ -55,36 +50,31 @@ def _names(line: str) -> frozenset[tuple[str, ...]]:
     return frozenset(words(name) for name in line.split("|"))
 
 
-_CODES = _table("places.toml")
-PLACES = [
-    _names(f"{code}|{names}")
-    for codes in _CODES.values()
-    for code, names in codes.items()
-]
-"""Codes and names of states, provinces and countries; what stands together is one place."""
-_COUNTRIES = [
-    _names(names)
-    for kind in ("states_us", "nations_gb", "countries")
-    for names in _CODES[kind].values()
-]
+PLACES: list[frozenset[tuple[str, ...]]] = []
+"""States, provinces and countries, each with its code and names."""
+_STATES: set[tuple[str, ...]] = set()
+"""Names of countries and large parts of them, of which none holds another as its part."""
+for _kind, _codes in _table("places.toml").items():
+    for _code, _line in _codes.items():
+        PLACES.append(_names(f"{_code}|{_line}"))
+        if _kind not in ("provinces_ca", "states_au"):
+            _STATES |= _names(_line)
 _NAMESAKES = _names(LISTS["phrases"]["namesakes"])
 
 
-@lru_cache(maxsize=1)
-def longer_names() -> dict[tuple[str, ...], list[tuple[str, ...]]]:
-    """Known names that hold the name of another: "West Virginia" of Virginia, "Martin Luther King" of Martin Luther."""
-    longer: dict[tuple[str, ...], list[tuple[str, ...]]] = defaultdict(list)
-    for known in (_COUNTRIES, [frozenset((name,)) for name in _NAMESAKES]):
-        owners: dict[tuple[str, ...], set[int]] = defaultdict(set)
-        for number, names in enumerate(known):
-            for name in names:
-                owners[name].add(number)
-        for name in owners:
-            for first, after in combinations(range(len(name) + 1), 2):
-                part = name[first:after]
-                if part in owners and owners[part].isdisjoint(owners[name]):
-                    longer[part].append(name)
-    return longer
+@lru_cache(maxsize=1 << 10)
+def longer_names(name: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Known names that hold another one's name: "West Virginia" of Virginia, "Martin Luther King" of Martin Luther."""
+    for known in (_STATES, _NAMESAKES):
+        if name in known:
+            return [
+                other
+                for other in known
+                if other != name
+                and stands_in(name, other)
+                and not any(place.issuperset((name, other)) for place in PLACES)
+            ]
+    return []
 
 
 def ordinal_value(word: str) -> int | None:
@@ -173,11 +163,7 @@ def same_but_spacing(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
 
 def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
     """Whether the words of `needle` stand together in `haystack`."""
-    size = len(needle)
-    return any(
-        tuple(haystack[index : index + size]) == tuple(needle)
-        for index in range(len(haystack) - size + 1)
-    )
+    return any(True for _ in occurrences(needle, haystack))
 
 
 _WHO = re.compile(r"\b(?:who|whom|whose|who's)\b", re.I)
@@ -229,9 +215,7 @@ class ParsedQuestion:
             joined = [
                 word.text for word in located_words(self.text)
             ]  # "womens", where `located` has "women" and "'s"
-            return any(
-                True for _ in occurrences(alias, joined)
-            ) or self._shortens_a_name(alias)
+            return stands_in(alias, joined) or self._shortens_a_name(alias)
         if self.asks_capital or any(
             self._inside_a_name(first, after) for first, after in places
         ):
@@ -260,16 +244,12 @@ class ParsedQuestion:
             word in names for word in answer[after + 1 :]
         )
 
-    def offers(self, name: Sequence[str]) -> bool:
-        """Whether the name is one of those to choose from."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
-        return self.offers_choice and stands_in(name, texts)
-
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the question offers this accepted answer and, separately, the answer."""
-        return (
-            not stands_in(answer, alias) and self.offers(alias) and self.offers(answer)
-        )
+        texts = [word.text for word in self.located if word.text not in ARTICLES]
+        if not self.offers_choice or stands_in(answer, alias):
+            return False
+        return stands_in(alias, texts) and stands_in(answer, texts)
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the answer is a part of this option that occurs nowhere else in the question."""
@@ -409,7 +389,8 @@ _HIGHEST_REGNAL = (
 )
 _SHORTEST_ACRONYM = 3
 _SHORTEST_MISSPELT = 6
-_KNOWN_WORD = 3.0  # Zipf's scale: once in a million words
+_COMMON = 3.0  # Zipf's scale: once in a million words
+_IN_USE = 2.0  # once in ten million
 
 
 @lru_cache(maxsize=1 << 14)
@@ -549,8 +530,8 @@ def _misspelt(
 ) -> bool:
     """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson".
 
-    A known word is another name ("Steve Martin" is not Steve Marvin), unless two other words agree or the question
-    offers the accepted name.
+    A known word is another name ("Steve Martin" is not Steve Marvin), unless two other words agree; but where the
+    question asks for no person, it may have an ending ("Russian Orthodoxy").
     """
     if len(given) != len(accepted):
         return False
@@ -563,19 +544,24 @@ def _misspelt(
     if (
         min(len(own), len(wanted)) < _SHORTEST_MISSPELT
         or not (own + wanted).isalpha()
+        or own[0] != wanted[0]
         or OSA.distance(own, wanted, score_cutoff=1) > 1
     ):
         return False
     agreeing = set(given) - {own} - WORDS["prepositions"] - WORDS["classes"]
-    is_offered = question is not None and question.offers(accepted)
-    return len(agreeing) > 1 or is_offered or not _is_known_word(own)
+    asks_thing = question is not None and not question.asks_person
+    has_ending = asks_thing and (own[:-1] == wanted or own == wanted[:-1])
+    return len(agreeing) > 1 or has_ending or not _are_two_names(own, wanted)
 
 
-def _is_known_word(word: str) -> bool:
-    """Whether the word, which may be a name, is common enough in English to be no misspelling."""
+def _are_two_names(given: str, accepted: str) -> bool:
+    """Whether both words are in use, the answer's often enough to be no misspelling of the accepted one."""
     from wordfreq import zipf_frequency  # only here: it takes a quarter of a second
 
-    return zipf_frequency(word, "en") >= _KNOWN_WORD
+    return (
+        zipf_frequency(given, "en") >= _COMMON
+        and zipf_frequency(accepted, "en") >= _IN_USE
+    )
 
 
 def _is_acronym(short: str, long: Sequence[str]) -> bool:
