@@ -18,9 +18,9 @@ from pydantic import ConfigDict, TypeAdapter
 from torch import Tensor
 
 from anchorscope.detectors.features import (
-    TEXT,
     TEXT_BUCKETS,
     TEXT_STATE,
+    TEXTS,
     Features,
     Needs,
     StateKey,
@@ -208,7 +208,7 @@ class WeightedSum(Fitted):
         super().check(d_model)
         _refuse_unequal("part weights", len(self.parts), len(self.part_weights))
         _refuse_unequal("column weights", len(self.columns), len(self.column_weights))
-        if TEXT in self.columns:
+        if not set(TEXTS).isdisjoint(self.columns):
             raise ValueError("a text has no weight")
 
 
