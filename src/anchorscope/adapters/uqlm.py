@@ -1,7 +1,7 @@
 """Scores beside those of uqlm: its results in, the same with the detector's columns out, as files.
 
 json.dump({"data": result.data, "metadata": result.metadata}, file)  # in uqlm's environment
-score_file("runs/mine/detectors/bundles/auto", "in.json", "out.json")      # in ours
+score_file("runs/mine", "in.json", "out.json")      # in ours
 UQResult(json.load(file)).to_df()                                    # there again, with the columns `SCORES`
 
 uqlm needs transformers below 5 and NumPy below 2, so files go between two environments; reading and writing them needs

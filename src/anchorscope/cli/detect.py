@@ -69,7 +69,7 @@ EXAMPLES = {
         ),
         (
             "score with it",
-            'anchorscope score --detector runs/d/detectors/bundles/auto "Who wrote Emma?"',
+            'anchorscope score --detector runs/d "Who wrote Emma?"',
         ),
     ),
     "detect": (
@@ -100,7 +100,7 @@ EXAMPLES = {
     "detector": (
         (
             "what it was trained on, how good it is",
-            "anchorscope detector card runs/demo/detectors/bundles/auto",
+            "anchorscope detector card runs/demo",
         ),
         (
             "one vector for a server that can read states",
@@ -110,7 +110,7 @@ EXAMPLES = {
     "serve": (
         (
             "a detector on this machine",
-            "anchorscope serve runs/demo/detectors/bundles/auto",
+            "anchorscope serve runs/demo",
         ),
         (
             "for other machines: keys are a must",

@@ -1,6 +1,6 @@
 """A detector in use: a bundle and a model together, which score answers.
 
-detector = anchorscope.Detector.load("runs/demo/detectors/bundles/auto")
+detector = anchorscope.Detector.load("runs/demo")
 detector.score("Which city is the capital of Peru?", "Lima").truth_probability
 
 Items are made as in a run: the same prompts, greedy answers and passes. Only what the detector reads is run: one pass
