@@ -505,7 +505,7 @@ def _show_scores(scored: "Scored") -> None:
         say(f"warning: {text}")
     if scored.uses and scored.trained.context_use is None:
         say(
-            "context_used is a share, not a probability: this detector's runs do not show which answers followed one"
+            "this detector was not trained on answers that follow a passage: its probability does not count one as a reason"
         )
     if n > 1:
         counts = Counter(row.verdict for row in scored.scores)
