@@ -226,8 +226,8 @@ def take_survey(
 
     Those left out for a reason and those asked add up to the distinct questions.
     """
-    names = ("questions", "repeated", *_REASONS, "answers", "labelled_true")
-    names = (*names, "several_lines")  # of supplied answers
+    of_answers = ("answers", "labelled_true", "several_lines")
+    names = ("questions", "repeated", *_REASONS, *of_answers)
     counts = Counter(dict.fromkeys(names, 0))
     filled, relations, metadata = (
         Counter(dict.fromkeys(_OPTIONAL, 0)),

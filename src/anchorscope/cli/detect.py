@@ -338,7 +338,14 @@ def fit(
         from anchorscope.pipeline import run_recipe
 
     progress = listener(quiet)
-    run_recipe(recipe, folder, progress=progress, choice=choice, for_detectors=True)
+    run_recipe(
+        recipe,
+        folder,
+        progress=progress,
+        choice=choice,
+        for_detectors=True,
+        fit_seeds=chosen.seeds,
+    )
     _show_detection(
         detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json
     )
