@@ -22,6 +22,7 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, KNOCKOUT, chosen_evidence
 from anchorscope.cost import (
     REPORT,
+    USUAL_FIT_SEEDS,
     DatasetSize,
     choose_random_cuts,
     dataset_size,
@@ -313,11 +314,13 @@ def run_recipe(
     choice: Choice | None = None,
     warm: WarmModels | None = None,
     for_detectors: bool = False,
+    fit_seeds: int | None = None,
 ) -> Path:
     """Runs a recipe into a folder, or resumes it; `loaded` is a (model, tokenizer) that is already in memory.
 
     `choice` says who runs passes, this process where it is not given; `warm` holds a model that several runs share.
     `for_detectors`: only what detectors read is made, unless the folder has all results; a later call makes the rest.
+    `fit_seeds` are the fold seeds of detectors that are fitted next, for the cost; the usual ones if none are named.
     """
     began, listener, chosen = time.monotonic(), progress or Silent(), choice or Choice()
     if loaded is not None and not chosen.is_local:
@@ -349,6 +352,8 @@ def run_recipe(
             executor = models.executor(chosen, WorkerJob(*options), listener)
         else:
             executor = LocalExecutor(lambda: wrap(*loaded))
+        if fit_seeds is None:
+            fit_seeds = USUAL_FIT_SEEDS if for_detectors else 0
         for_detectors = for_detectors and "summary.csv" not in folder.results
         job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors)
         held.callback(executor.forget_states)
@@ -372,14 +377,14 @@ def run_recipe(
         folder.write_recipe(to_toml(recipe))
         is_new = not any(name.endswith("/answers") for name in folder.steps)
         if is_new:  # nothing is loaded yet
-            listener.note(_cost_of_missing(datasets, sizes, asked))
+            listener.note(_cost_of_missing(datasets, sizes, asked, fit_seeds))
         key = canonical_hash(
             [recipe.model_dump(mode="json"), [run.key for run in datasets]]
         )
         if folder.is_published(key):
             return out
         if not is_new:
-            listener.note(_cost_of_missing(datasets, sizes, asked))
+            listener.note(_cost_of_missing(datasets, sizes, asked, fit_seeds))
 
         # The run: every step that is missing, in the order of the table, dataset by dataset.
         listener.plan(_plan(datasets))
@@ -419,14 +424,18 @@ def run_recipe(
 
 
 def _cost_of_missing(
-    datasets: Sequence[DatasetRun], sizes: Sequence[DatasetSize], asked: Recipe
+    datasets: Sequence[DatasetRun],
+    sizes: Sequence[DatasetSize],
+    asked: Recipe,
+    fit_seeds: int,
 ) -> str:
-    """What the steps that are missing cost, in one sentence."""
-    job, steps = (
-        datasets[0].job,
-        {step.name for run in datasets for step in run.missing()},
+    """What the steps that are missing cost, and detectors after them, in one sentence."""
+    job = datasets[0].job
+    steps = {step.name for run in datasets for step in run.missing()}
+    cost = run_cost(
+        job.recipe, job.model_size, sizes, asked, steps=steps, fit_seeds=fit_seeds
     )
-    return run_cost(job.recipe, job.model_size, sizes, asked, steps).sentence
+    return cost.sentence
 
 
 def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:

@@ -11,9 +11,11 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from anchorscope import cost
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.pipeline import run_recipe
+from anchorscope.preview import preview_recipe
 from anchorscope.recipe import Recipe
 from noting import Notes
 from runs_fixtures import table
@@ -422,6 +424,20 @@ def test_what_one_dataset_lacks_is_named_and_keeps_no_other_from_its_chart(
             ),
             tmp_path / "few",
         )
+
+
+def test_a_run_says_beforehand_what_its_dry_run_said(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same cost, and that its answers are too few for the parts of the evidence."""
+    monkeypatch.setattr(cost, "measured_rate", lambda *_: 1e11)
+    given = recipe.model_copy(update={"random_cuts": None, "report": False})
+    notes = Notes()
+    run_recipe(given, tmp_path / "run", progress=notes)
+    told = preview_recipe(given)["cost"]["sentence"]
+    assert "used answers in a dataset: its parts of the evidence need 300" in told
+    assert told in notes.lines
+    assert notes.lines.index(told) <= 1
 
 
 def test_labels_alone_are_enough_for_a_run(recipe: Recipe, tmp_path: Path) -> None:

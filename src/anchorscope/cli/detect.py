@@ -67,10 +67,7 @@ EXAMPLES = {
             "a detector for your model and your questions",
             "anchorscope fit --model OWNER/NAME --dataset questions.csv",
         ),
-        (
-            "score with it",
-            'anchorscope score --detector runs/d "Who wrote Emma?"',
-        ),
+        ("score with it", 'anchorscope score --detector runs/d "Who wrote Emma?"'),
     ),
     "detect": (
         ("every detector, compared on a finished run", "anchorscope detect runs/demo"),
@@ -108,10 +105,7 @@ EXAMPLES = {
         ),
     ),
     "serve": (
-        (
-            "a detector on this machine",
-            "anchorscope serve runs/demo",
-        ),
+        ("a detector on this machine", "anchorscope serve runs/demo"),
         (
             "for other machines: keys are a must",
             "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt",
@@ -342,7 +336,14 @@ def fit(
 
     progress = listener(quiet)
     FOLDER.refuse_foreign(folder / "detectors")
-    run_recipe(recipe, folder, progress=progress, choice=choice, for_detectors=True)
+    run_recipe(
+        recipe,
+        folder,
+        progress=progress,
+        choice=choice,
+        for_detectors=True,
+        fit_seeds=chosen.seeds,
+    )
     _show_detection(
         detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json
     )

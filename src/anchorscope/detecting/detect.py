@@ -89,7 +89,11 @@ def complete_runs(
             keep = tuple(dict.fromkeys([*run.recipe.keep, *missing]))
             recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})
             run_recipe(
-                recipe, run.path, progress=progress, for_detectors=run.is_for_detectors
+                recipe,
+                run.path,
+                progress=progress,
+                for_detectors=run.is_for_detectors,
+                fit_seeds=options.seeds,
             )
             run = open_finished(run.path, checked=False)
         elif any(

@@ -210,7 +210,8 @@ def test_detect_computes_only_what_is_missing_and_says_so_before(
         "detectors need states, which the run did not keep: they are computed first"
         in few.stderr
     )
-    assert re.search(r"^cost: .* min here, .* GB of disk$", few.stderr, re.MULTILINE)
+    cost = r"^cost: .* min here, fits of detectors included, .* GB of disk$"
+    assert re.search(cost, few.stderr, re.MULTILINE)
     kept = open_finished(run.path)
     assert kept.recipe.keep == ("states",)
     assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == (
