@@ -220,7 +220,7 @@ def _matches_alias(parsed: ParsedAnswer, alias: str, question: str | None) -> bo
         return not _repeats(parsed, wanted, question)
     if not short and _contains(parsed, alias):
         return not _repeats(parsed, wanted, question) and not denies(parsed, wanted)
-    return _resembles(parsed, wanted) and _matches_name(parsed, alias, question)
+    return _matches_name(parsed, alias, question)
 
 
 def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) -> bool:
@@ -266,18 +266,6 @@ def _compare_numbers(
         else WORDS["fillers"]
     )
     return compare(numbers_in(parsed.text), numbers_in(alias), silent)
-
-
-def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the two share a word, all letters, or the first ones: a cheap test before the careful ones."""
-    core = parsed.core
-    if (
-        not set(core).isdisjoint(wanted)
-        or core[-1][:3] == wanted[-1][:3]
-        or "".join(core) == "".join(wanted)
-    ):
-        return True
-    return 1 in (len(core), len(wanted)) and core[0][0] == wanted[0][0]
 
 
 def _matches_name(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:

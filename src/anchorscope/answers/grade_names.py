@@ -191,6 +191,7 @@ _SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
 class ParsedQuestion:
     text: str
     located: tuple[Word, ...]
+    texts: tuple[str, ...]
     words: frozenset[str]
     """Its words, and the singular of each."""
     asks_person: bool
@@ -203,14 +204,12 @@ class ParsedQuestion:
 
     def gives(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether naming `alias` in this answer only repeats the question."""
-        texts = [word.text for word in self.located]
-        answer_words = [word for word in answer if word not in ARTICLES]
-        plain = [text for text in texts if text not in ARTICLES]
         if self.offers_choice:
             return False
-        if len(answer_words) > len(alias) and stands_in(answer_words, plain):
+        answer_words = [word for word in answer if word not in ARTICLES]
+        if len(answer_words) > len(alias) and stands_in(answer_words, self.texts):
             return True
-        places = list(occurrences(alias, texts))
+        places = list(occurrences(alias, self.texts))
         if not places:
             joined = [
                 word.text for word in located_words(self.text)
@@ -246,24 +245,18 @@ class ParsedQuestion:
 
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the question offers this accepted answer and, separately, the answer."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
         if not self.offers_choice or stands_in(answer, alias):
             return False
-        return stands_in(alias, texts) and stands_in(answer, texts)
+        return stands_in(alias, self.texts) and stands_in(answer, self.texts)
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the answer is a part of this option that occurs nowhere else in the question."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
-        if (
-            not self.offers_choice
-            or not stands_in(answer, alias)
-            or sum(map(len, answer)) < _SHORTEST_PART
-        ):
-            return False
         return (
-            len(list(occurrences(answer, texts)))
-            == len(list(occurrences(alias, texts)))
-            == 1
+            self.offers_choice
+            and stands_in(answer, alias)
+            and sum(map(len, answer)) >= _SHORTEST_PART
+            and len(list(occurrences(answer, self.texts))) == 1
+            and len(list(occurrences(alias, self.texts))) == 1
         )
 
     def _is_capitalised(self, index: int) -> bool:
@@ -331,11 +324,11 @@ class ParsedQuestion:
 
     def _shortens_a_name(self, alias: Sequence[str]) -> bool:
         """Whether the words are a name of the question without its middle: "Mary Blunt" of "Mary Ann Blunt"."""
-        texts = [word.text for word in self.located]
-        if len(alias) < 2 or alias[0] not in texts or alias[-1] not in texts:
+        if len(alias) < 2 or not {alias[0], alias[-1]} <= set(self.texts):
             return False
-        start, end = texts.index(alias[0]), texts.index(alias[-1])
-        run = texts[start : end + 1]
+        start = self.texts.index(alias[0])
+        end = self.texts.index(alias[-1])
+        run = self.texts[start : end + 1]
         shortened = len(alias) <= len(run) <= len(alias) + 2 and set(run).issuperset(
             alias
         )
@@ -363,11 +356,12 @@ def _asks_person(question: str) -> bool:
 @lru_cache(maxsize=1 << 10)
 def parse_question(question: str) -> ParsedQuestion:
     located = tuple(located_words(question, split_possessive=True))
-    texts = {word.text for word in located}
+    texts = tuple(word.text for word in located)
     return ParsedQuestion(
         text=question,
         located=located,
-        words=frozenset(texts | {singular(text) for text in texts}),
+        texts=texts,
+        words=frozenset((*texts, *map(singular, texts))),
         asks_person=_asks_person(question),
         asks_several=bool(_SEVERAL.search(question)),
         offers_choice=bool(_CHOICE.search(question)),
@@ -588,8 +582,9 @@ def _parts(text: str) -> frozenset[tuple[str, ...]]:
 
 def _contradict(given: Sequence[str], accepted: Sequence[str]) -> bool:
     """Whether ranks or generations differ: "King George" and Prince George, "Jr." and "Sr."."""
-    ranks = WORDS["ranks"].intersection((given[0], accepted[0]))
-    return len(ranks) == 2 or {given[-1], accepted[-1]} == {"jr", "sr"}
+    ranks = {given[0], accepted[0]}
+    generations = {given[-1], accepted[-1]}
+    return len(ranks & WORDS["ranks"]) == 2 or generations == {"jr", "sr"}
 
 
 def same_name(
