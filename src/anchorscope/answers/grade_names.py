@@ -202,6 +202,10 @@ class ParsedQuestion:
     asks_capital: bool
     """Whether it asks for a capital, which may share its country's name."""
 
+    def is_repeated(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
+        """Whether naming `alias` in this answer says nothing that the question doesn't, or another option, too."""
+        return self.gives(alias, answer) or self.prefers_another(alias, answer)
+
     def gives(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether naming `alias` in this answer only repeats the question."""
         if self.offers_choice:
@@ -430,16 +434,10 @@ def without_titles(name: Sequence[str]) -> tuple[str, ...]:
     return rest
 
 
-def without_classes(
-    name: Sequence[str], question: ParsedQuestion | None
-) -> tuple[str, ...]:
+def without_classes(name: Sequence[str], question: ParsedQuestion) -> tuple[str, ...]:
     """A name without the kind of thing that the question mentions already: "River", "Battle of"."""
-    droppable = (
-        WORDS["always_classes"]
-        if question is None
-        else WORDS["always_classes"] | (WORDS["classes"] & question.words)
-    )
-    if question is not None and "mountain" in question.words:
+    droppable = WORDS["always_classes"] | (WORDS["classes"] & question.words)
+    if "mountain" in question.words:
         droppable |= {"mt"}
     rest = tuple(name)
     if len(rest) > 2 and rest[1] == "of" and rest[0] in droppable | WORDS["before_of"]:
@@ -520,7 +518,7 @@ def _looks_like_a_person(alias: str) -> bool:
 
 
 def _misspelt(
-    given: Sequence[str], accepted: Sequence[str], question: ParsedQuestion | None
+    given: Sequence[str], accepted: Sequence[str], question: ParsedQuestion
 ) -> bool:
     """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson".
 
@@ -543,7 +541,7 @@ def _misspelt(
     ):
         return False
     agreeing = set(given) - {own} - WORDS["prepositions"] - WORDS["classes"]
-    asks_thing = question is not None and not question.asks_person
+    asks_thing = question.text and not question.asks_person
     has_ending = asks_thing and (own[:-1] == wanted or own == wanted[:-1])
     return len(agreeing) > 1 or has_ending or not _are_two_names(own, wanted)
 
@@ -588,7 +586,7 @@ def _contradict(given: Sequence[str], accepted: Sequence[str]) -> bool:
 
 
 def same_name(
-    answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion | None
+    answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion
 ) -> bool:
     """Whether the whole answer is another way to write the accepted one."""
     if _contradict(readings(core)[0], alias_readings(alias)[0]):
@@ -613,22 +611,16 @@ def same_name(
             return True
     if "and" in core and _parts(answer) == _parts(alias):
         return True
-    if _same_place(answer, alias) or (
-        question is not None and question.chooses(words(alias), core)
-    ):
+    if _same_place(answer, alias) or question.chooses(words(alias), core):
         return True
-    return (
-        question is not None
-        and question.asks_person
-        and same_person(answer, core, _PARENTHESES.sub("", alias))
+    return question.asks_person and same_person(
+        answer, core, _PARENTHESES.sub("", alias)
     )
 
 
-def _known_forms(
-    alias: str, question: ParsedQuestion | None
-) -> Iterator[tuple[str, ...]]:
+def _known_forms(alias: str, question: ParsedQuestion) -> Iterator[tuple[str, ...]]:
     for form in forms(alias):
-        if question is not None and question.asks_several and "," in alias:
+        if question.asks_several and "," in alias:
             continue
         yield form
         untitled, unclassed = without_titles(form), without_classes(form, question)
