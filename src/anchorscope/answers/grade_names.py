@@ -556,15 +556,13 @@ def _are_two_names(given: str, accepted: str) -> bool:
     )
 
 
-def _is_acronym(short: str, long: Sequence[str]) -> bool:
+def _is_acronym(short: Sequence[str], long: Sequence[str]) -> bool:
     """Whether a word consists of the others' initials: "NBA", also without "of" and "the"."""
-    if len(short) < _SHORTEST_ACRONYM or not short.isalpha():
+    letters = "".join(short)
+    if len(short) > 1 or len(letters) < _SHORTEST_ACRONYM or not letters.isalpha():
         return False
-    minor = ("of", "and", "for", "in", "to")
-    return short in (
-        "".join(w[0] for w in long),
-        "".join(w[0] for w in long if w not in minor),
-    )
+    major = [word for word in long if word not in ("of", "and", "for", "in", "to")]
+    return letters in ("".join(w[0] for w in long), "".join(w[0] for w in major))
 
 
 def _plural(core: Sequence[str], form: Sequence[str]) -> bool:
@@ -603,32 +601,31 @@ def same_name(
             for own in cores
         ):
             return True
-        if _misspelt(core, form, question):
-            return True
-        if (len(core) == 1 and _is_acronym(core[0], form)) or (
-            len(form) == 1 and _is_acronym(form[0], core)
+        if (
+            _misspelt(core, form, question)
+            or _is_acronym(core, form)
+            or _is_acronym(form, core)
         ):
             return True
-    if "and" in core and _parts(answer) == _parts(alias):
-        return True
-    if _same_place(answer, alias) or question.chooses(words(alias), core):
-        return True
-    return question.asks_person and same_person(
-        answer, core, _PARENTHESES.sub("", alias)
+    return (
+        ("and" in core and _parts(answer) == _parts(alias))
+        or _same_place(answer, alias)
+        or question.chooses(words(alias), core)
+        or (
+            question.asks_person
+            and same_person(answer, core, _PARENTHESES.sub("", alias))
+        )
     )
 
 
 def _known_forms(alias: str, question: ParsedQuestion) -> Iterator[tuple[str, ...]]:
+    if question.asks_several and "," in alias:
+        return
     for form in forms(alias):
-        if question.asks_several and "," in alias:
-            continue
-        yield form
-        untitled, unclassed = without_titles(form), without_classes(form, question)
-        yield from (
-            other
-            for other in (untitled, unclassed)
-            if other != form and sum(map(len, other)) > 2
-        )
+        known = (form, without_titles(form), without_classes(form, question))
+        for other in dict.fromkeys(known):
+            if sum(map(len, other)) > 2:
+                yield other
 
 
 def _same_place(answer: str, alias: str) -> bool:
