@@ -191,6 +191,7 @@ _SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
 class ParsedQuestion:
     text: str
     located: tuple[Word, ...]
+    texts: tuple[str, ...]
     words: frozenset[str]
     """Its words, and the singular of each."""
     asks_person: bool
@@ -201,16 +202,18 @@ class ParsedQuestion:
     asks_capital: bool
     """Whether it asks for a capital, which may share its country's name."""
 
+    def is_repeated(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
+        """Whether naming `alias` in this answer says nothing that the question doesn't, or another option, too."""
+        return self.gives(alias, answer) or self.prefers_another(alias, answer)
+
     def gives(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether naming `alias` in this answer only repeats the question."""
-        texts = [word.text for word in self.located]
-        answer_words = [word for word in answer if word not in ARTICLES]
-        plain = [text for text in texts if text not in ARTICLES]
         if self.offers_choice:
             return False
-        if len(answer_words) > len(alias) and stands_in(answer_words, plain):
+        answer_words = [word for word in answer if word not in ARTICLES]
+        if len(answer_words) > len(alias) and stands_in(answer_words, self.texts):
             return True
-        places = list(occurrences(alias, texts))
+        places = list(occurrences(alias, self.texts))
         if not places:
             joined = [
                 word.text for word in located_words(self.text)
@@ -246,24 +249,18 @@ class ParsedQuestion:
 
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the question offers this accepted answer and, separately, the answer."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
         if not self.offers_choice or stands_in(answer, alias):
             return False
-        return stands_in(alias, texts) and stands_in(answer, texts)
+        return stands_in(alias, self.texts) and stands_in(answer, self.texts)
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the answer is a part of this option that occurs nowhere else in the question."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
-        if (
-            not self.offers_choice
-            or not stands_in(answer, alias)
-            or sum(map(len, answer)) < _SHORTEST_PART
-        ):
-            return False
         return (
-            len(list(occurrences(answer, texts)))
-            == len(list(occurrences(alias, texts)))
-            == 1
+            self.offers_choice
+            and stands_in(answer, alias)
+            and sum(map(len, answer)) >= _SHORTEST_PART
+            and len(list(occurrences(answer, self.texts))) == 1
+            and len(list(occurrences(alias, self.texts))) == 1
         )
 
     def _is_capitalised(self, index: int) -> bool:
@@ -331,11 +328,11 @@ class ParsedQuestion:
 
     def _shortens_a_name(self, alias: Sequence[str]) -> bool:
         """Whether the words are a name of the question without its middle: "Mary Blunt" of "Mary Ann Blunt"."""
-        texts = [word.text for word in self.located]
-        if len(alias) < 2 or alias[0] not in texts or alias[-1] not in texts:
+        if len(alias) < 2 or not {alias[0], alias[-1]} <= set(self.texts):
             return False
-        start, end = texts.index(alias[0]), texts.index(alias[-1])
-        run = texts[start : end + 1]
+        start = self.texts.index(alias[0])
+        end = self.texts.index(alias[-1])
+        run = self.texts[start : end + 1]
         shortened = len(alias) <= len(run) <= len(alias) + 2 and set(run).issuperset(
             alias
         )
@@ -363,11 +360,12 @@ def _asks_person(question: str) -> bool:
 @lru_cache(maxsize=1 << 10)
 def parse_question(question: str) -> ParsedQuestion:
     located = tuple(located_words(question, split_possessive=True))
-    texts = {word.text for word in located}
+    texts = tuple(word.text for word in located)
     return ParsedQuestion(
         text=question,
         located=located,
-        words=frozenset(texts | {singular(text) for text in texts}),
+        texts=texts,
+        words=frozenset((*texts, *map(singular, texts))),
         asks_person=_asks_person(question),
         asks_several=bool(_SEVERAL.search(question)),
         offers_choice=bool(_CHOICE.search(question)),
@@ -436,16 +434,10 @@ def without_titles(name: Sequence[str]) -> tuple[str, ...]:
     return rest
 
 
-def without_classes(
-    name: Sequence[str], question: ParsedQuestion | None
-) -> tuple[str, ...]:
+def without_classes(name: Sequence[str], question: ParsedQuestion) -> tuple[str, ...]:
     """A name without the kind of thing that the question mentions already: "River", "Battle of"."""
-    droppable = (
-        WORDS["always_classes"]
-        if question is None
-        else WORDS["always_classes"] | (WORDS["classes"] & question.words)
-    )
-    if question is not None and "mountain" in question.words:
+    droppable = WORDS["always_classes"] | (WORDS["classes"] & question.words)
+    if "mountain" in question.words:
         droppable |= {"mt"}
     rest = tuple(name)
     if len(rest) > 2 and rest[1] == "of" and rest[0] in droppable | WORDS["before_of"]:
@@ -526,7 +518,7 @@ def _looks_like_a_person(alias: str) -> bool:
 
 
 def _misspelt(
-    given: Sequence[str], accepted: Sequence[str], question: ParsedQuestion | None
+    given: Sequence[str], accepted: Sequence[str], question: ParsedQuestion
 ) -> bool:
     """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson".
 
@@ -549,7 +541,7 @@ def _misspelt(
     ):
         return False
     agreeing = set(given) - {own} - WORDS["prepositions"] - WORDS["classes"]
-    asks_thing = question is not None and not question.asks_person
+    asks_thing = question.text and not question.asks_person
     has_ending = asks_thing and (own[:-1] == wanted or own == wanted[:-1])
     return len(agreeing) > 1 or has_ending or not _are_two_names(own, wanted)
 
@@ -564,15 +556,13 @@ def _are_two_names(given: str, accepted: str) -> bool:
     )
 
 
-def _is_acronym(short: str, long: Sequence[str]) -> bool:
+def _is_acronym(short: Sequence[str], long: Sequence[str]) -> bool:
     """Whether a word consists of the others' initials: "NBA", also without "of" and "the"."""
-    if len(short) < _SHORTEST_ACRONYM or not short.isalpha():
+    letters = "".join(short)
+    if len(short) > 1 or len(letters) < _SHORTEST_ACRONYM or not letters.isalpha():
         return False
-    minor = ("of", "and", "for", "in", "to")
-    return short in (
-        "".join(w[0] for w in long),
-        "".join(w[0] for w in long if w not in minor),
-    )
+    major = [word for word in long if word not in ("of", "and", "for", "in", "to")]
+    return letters in ("".join(w[0] for w in long), "".join(w[0] for w in major))
 
 
 def _plural(core: Sequence[str], form: Sequence[str]) -> bool:
@@ -588,12 +578,13 @@ def _parts(text: str) -> frozenset[tuple[str, ...]]:
 
 def _contradict(given: Sequence[str], accepted: Sequence[str]) -> bool:
     """Whether ranks or generations differ: "King George" and Prince George, "Jr." and "Sr."."""
-    ranks = WORDS["ranks"].intersection((given[0], accepted[0]))
-    return len(ranks) == 2 or {given[-1], accepted[-1]} == {"jr", "sr"}
+    ranks = {given[0], accepted[0]}
+    generations = {given[-1], accepted[-1]}
+    return len(ranks & WORDS["ranks"]) == 2 or generations == {"jr", "sr"}
 
 
 def same_name(
-    answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion | None
+    answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion
 ) -> bool:
     """Whether the whole answer is another way to write the accepted one."""
     if _contradict(readings(core)[0], alias_readings(alias)[0]):
@@ -610,38 +601,31 @@ def same_name(
             for own in cores
         ):
             return True
-        if _misspelt(core, form, question):
-            return True
-        if (len(core) == 1 and _is_acronym(core[0], form)) or (
-            len(form) == 1 and _is_acronym(form[0], core)
+        if (
+            _misspelt(core, form, question)
+            or _is_acronym(core, form)
+            or _is_acronym(form, core)
         ):
             return True
-    if "and" in core and _parts(answer) == _parts(alias):
-        return True
-    if _same_place(answer, alias) or (
-        question is not None and question.chooses(words(alias), core)
-    ):
-        return True
     return (
-        question is not None
-        and question.asks_person
-        and same_person(answer, core, _PARENTHESES.sub("", alias))
+        ("and" in core and _parts(answer) == _parts(alias))
+        or _same_place(answer, alias)
+        or question.chooses(words(alias), core)
+        or (
+            question.asks_person
+            and same_person(answer, core, _PARENTHESES.sub("", alias))
+        )
     )
 
 
-def _known_forms(
-    alias: str, question: ParsedQuestion | None
-) -> Iterator[tuple[str, ...]]:
+def _known_forms(alias: str, question: ParsedQuestion) -> Iterator[tuple[str, ...]]:
+    if question.asks_several and "," in alias:
+        return
     for form in forms(alias):
-        if question is not None and question.asks_several and "," in alias:
-            continue
-        yield form
-        untitled, unclassed = without_titles(form), without_classes(form, question)
-        yield from (
-            other
-            for other in (untitled, unclassed)
-            if other != form and sum(map(len, other)) > 2
-        )
+        known = (form, without_titles(form), without_classes(form, question))
+        for other in dict.fromkeys(known):
+            if sum(map(len, other)) > 2:
+                yield other
 
 
 def _same_place(answer: str, alias: str) -> bool:
