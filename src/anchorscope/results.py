@@ -268,6 +268,7 @@ def publish(
     """Writes the run's results, reads them back for the report, and moves all into place at once."""
     job.progress.begin(REPORT)
     began, folder = time.monotonic(), job.folder
+    folder.forget_damaged_steps(with_large=False)  # large ones are dropped
     with folder_beside(folder.path / RESULTS) as made:
         every = [dataset.tables for dataset in (*results, *left_out.values())]
         tables = {

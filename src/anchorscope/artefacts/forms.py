@@ -89,7 +89,7 @@ class _RunStep(Form):
 
 
 class _Run(Form):
-    model: _Model | None = None
+    model: _Model
     counts: list[_Counts] = []
     reference_layers: dict[str, list[Count]] = {}
     unavailable: list[dict[str, str]] = []
@@ -106,11 +106,9 @@ class _Run(Form):
 
     @model_validator(mode="after")
     def check_layers(self) -> "_Run":
-        if ("model" in self.model_fields_set) != (self.model is not None):
-            raise ValueError("no model")
-        depth = 0 if self.model is None else self.model.n_layers
+        depth = self.model.n_layers
         for name, layers in self.reference_layers.items():
-            if depth and max(layers, default=0) >= depth:
+            if max(layers, default=0) >= depth:
                 raise ValueError(f"{name} has a layer that the model has not")
         return self
 

@@ -168,14 +168,15 @@ class RunFolder(OwnFiles):
             self.tell(
                 f"the finished run was changed: {wrong}; its results are written again"
             )
-        return not self._forget_damaged_steps() and wrong is None
+        return not self.forget_damaged_steps() and wrong is None
 
-    def _forget_damaged_steps(self) -> bool:
+    def forget_damaged_steps(self, with_large: bool = True) -> bool:
         """Removes damaged steps from the index, so that they are made again if needed."""
         damaged = {
             name
             for name, record in self.steps.items()
-            if damage(self.path, record.files) is not None
+            if (with_large or not record.large)
+            and damage(self.path, record.files) is not None
         }
         for name in damaged:
             files = self.steps.pop(name).files

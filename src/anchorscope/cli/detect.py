@@ -506,7 +506,8 @@ def _show_scores(scored: "Scored") -> None:
         say(f"warning: {text}")
     if scored.uses and scored.trained.context_use is None:
         say(
-            "this detector was not trained on answers that follow a passage: its probability does not count one as a reason"
+            "this detector was not trained on answers that follow a passage: its probability does not count one as a "
+            "reason"
         )
     if n > 1:
         counts = Counter(row.verdict for row in scored.scores)
