@@ -9,7 +9,13 @@ from typing import Any
 
 from anchorscope.artefacts.sealed_folder import refuse_linked
 from anchorscope.errors import UserError
-from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
+from anchorscope.files import (
+    canonical_hash,
+    make_folder,
+    read_regular,
+    remove_partials,
+    replacing,
+)
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
 PROBE = ("probe.json", "probe.safetensors")
@@ -46,6 +52,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes a record and its weights as a folder, whole or not at all, in the place of one of the same form."""
     refuse_other(folder, *files)
     make_folder(folder.parent)
+    remove_partials(folder.parent, folder.name)
     with replacing(folder) as half_made:
         half_made.mkdir()
         for name, content_bytes in files.items():
