@@ -22,7 +22,7 @@ from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
 from anchorscope.evidence.source_use import USE_COLUMNS, use_record
-from anchorscope.files import make_folder, open_regular, replacing
+from anchorscope.files import make_folder, open_regular, remove_partials, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
@@ -350,6 +350,7 @@ def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
     frame = pl.DataFrame(rows, schema=schema)
     try:
         make_folder(out.parent)
+        remove_partials(out.parent, out.name)
         with replacing(out) as half_made:
             if out.suffix.lower() == ".parquet":
                 frame.write_parquet(half_made)

@@ -12,7 +12,13 @@ from anchorscope.artefacts.forms import Count, Form, Number, Share, check
 from anchorscope.artefacts.sealed_folder import refuse_linked
 from anchorscope.catalogue import POSITIONS
 from anchorscope.errors import UserError
-from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
+from anchorscope.files import (
+    canonical_hash,
+    make_folder,
+    read_regular,
+    remove_partials,
+    replacing,
+)
 from anchorscope.json_text import from_json, to_json
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
@@ -159,6 +165,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes a record and its weights as a folder, whole or not at all, in the place of one of the same form."""
     refuse_other(folder, *files)
     make_folder(folder.parent)
+    remove_partials(folder.parent, folder.name)
     with replacing(folder) as half_made:
         half_made.mkdir()
         for name, content_bytes in files.items():

@@ -1,4 +1,4 @@
-"""No part of a folder of results is followed when it is a link: what is behind it stays, and so does the link."""
+"""What is the user's stays: whatever is behind a link in a folder of results, the link, files that end as ours do."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from anchorscope.artefacts.sealed_folder import INDEX, MANIFEST, MARKERS
 from anchorscope.detecting import detect as detecting
 from anchorscope.detectors.bundle import write_bundle
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK
+from anchorscope.files import LOCK, PARTIAL
 from anchorscope.models.loading import load as load_model
 from anchorscope.report import comparison, detection
 from anchorscope.study.grid import read_study
@@ -195,3 +195,44 @@ def test_nothing_behind_a_link_is_changed_and_no_link_is_lost(
             made.again()
         assert snapshot(elsewhere) == before, names
         assert sorted(links_of(made.folder)) == links, names
+
+
+def study_opened(request: pytest.FixtureRequest, place: Path) -> Job:
+    written, out = request.getfixturevalue("write_study")(), place / "out"
+
+    def again() -> None:
+        with open_study(out, read_study(written), written):
+            pass
+
+    again()
+    return Job(out, again)
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+@pytest.mark.parametrize(
+    "job", [run_again, detect_again, compare_again, study_opened, scores_and_probe]
+)
+def test_a_users_file_whose_name_ends_as_if_it_were_half_made_stays(
+    job: Callable[[pytest.FixtureRequest, Path], Job],
+    where: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+) -> None:
+    made = job(request, tmp_path / "made")
+    place = made.folder / made.inside
+    beside = [place]
+    if where == "inside":
+        folders = [place, *(path for path in place.rglob("*") if path.is_dir())]
+        beside = [child for folder in folders for child in folder.iterdir()]
+        beside.append(place / "results")
+    mine = {}
+    for number, path in enumerate(beside):
+        file = path.with_name(f"{path.name}{PARTIAL}")
+        file = file / "report.html" if number % 2 else file
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine")
+        mine[file] = file.stat().st_ino
+    with suppress(UserError):
+        made.again()
+    assert {file: file.stat().st_ino for file in mine} == mine
+    assert {file.read_text() for file in mine} == {"mine"}
