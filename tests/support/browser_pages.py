@@ -12,7 +12,7 @@ from anchorscope.report import comparison, detection, run_page
 from anchorscope.report.findings import Findings
 from anchorscope.validation import validate as validation_page
 from compared_runs import model_findings
-from detection_synthetic import World, write_world
+from detection_synthetic import World, write_detection_page
 from report_further_synthetic import recovery
 from report_items_synthetic import make_items
 from report_shares import with_shares
@@ -75,9 +75,7 @@ def _compare(folder: Path) -> Path:
 
 
 def _detection(folder: Path) -> Path:
-    detection.write_detection_report(
-        folder, write_world(World(datasets=("popqa", "nq")), folder)
-    )
+    write_detection_page(World(datasets=("popqa", "nq")), folder)
     return folder / "report.html"
 
 

@@ -14,7 +14,12 @@ from anchorscope.artefacts.schema import (
     DETECTOR_SCHEMA,
 )
 from anchorscope.catalogue import DETECTORS
-from anchorscope.report.detection import DetectionContext
+from anchorscope.detectors.recommend import recommend
+from anchorscope.report.detection import (
+    DetectionContext,
+    DetectionResults,
+    write_detection_report,
+)
 
 FOUR = ("popqa", "triviaqa", "hotpotqa", "nq")
 TRUTH = {
@@ -111,6 +116,16 @@ def write_world(world: World, folder: Path) -> DetectionContext:
         ("Labels of TriviaQA are strict.",),
         {"random-weights": "no states of random weights were kept"},
     )
+
+
+def write_detection_page(world: World, folder: Path) -> tuple[str, str]:
+    """The page of a world; its first sentence, and the detector that is recommended."""
+    context = write_world(world, folder)
+    results = DetectionResults(folder)
+    chosen = recommend(results.names, results.mean)
+    assert chosen is not None
+    card = write_detection_report(results, context, chosen, folder)
+    return card.sentence, chosen.detector
 
 
 def _values(world: World):

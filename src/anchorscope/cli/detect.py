@@ -132,8 +132,8 @@ _NAMES = ", ".join(
 )
 _COMPARED_HELP = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES_HELP = (
-    "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence and auto those "
-    "that the runs allow."
+    "Detectors to save beside the recommended one, names with commas; where not given, those of confidence, probe, "
+    "probe+confidence and auto that are compared and that the runs allow."
 )
 _RISK_HELP = (
     "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads. Where "

@@ -7,7 +7,7 @@ Runs of one model may be given together; a dataset asked under another prompt is
 
 import shlex
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -44,6 +44,7 @@ from anchorscope.detectors.evaluation import TABLES, Evaluation, Plan, TrainedOn
 from anchorscope.detectors.features import CLEAN, Features, StateKey, text_columns
 from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.fitted import TrainingRange
+from anchorscope.detectors.recommend import recommend
 from anchorscope.detectors.training import Dataset
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
@@ -56,7 +57,11 @@ from anchorscope.pipeline import run_recipe
 from anchorscope.probes.chunks import chunk_bytes
 from anchorscope.progress import Progress, Silent
 from anchorscope.recipe import Recipe
-from anchorscope.report.detection import DetectionContext, write_detection_report
+from anchorscope.report.detection import (
+    DetectionContext,
+    DetectionResults,
+    write_detection_report,
+)
 from anchorscope.results import versions
 from anchorscope.stats.calibration import (
     Calibration,
@@ -372,11 +377,14 @@ def detect(
     )
     with FOLDER.fresh(folder_path) as folder:
         job.compare()
-        saved = job.save(folder / "bundles")
         for name, rows in job.evaluation.tables.items():
             pl.DataFrame(rows, schema=TABLES[name], orient="row").write_csv(
                 folder / f"{name}.csv"
             )
+        results = DetectionResults(folder)
+        recommendation = recommend(results.names, results.mean)
+        best = () if recommendation is None else (recommendation.detector,)
+        saved = job.save(folder / "bundles", (*job.bundles, *best))
         context = DetectionContext(
             model,
             {source.data.name: source.about for source in sources},
@@ -387,7 +395,9 @@ def detect(
             tuple(job.warnings),
             job.left_out,
         )
-        answer, recommended = write_detection_report(folder, context)
+        card = write_detection_report(results, context, recommendation, folder)
+        is_trusted = card.trust is not None and card.trust.verdict != "no"
+        recommended = best[0] if best and is_trusted else None
         FOLDER.seal(
             folder,
             {
@@ -398,9 +408,9 @@ def detect(
                 "trained_on": [dataset.name for dataset in job.trainable],
                 "bundles": sorted(saved),
                 "saved": saved,
-                "recommended": recommended
-                or (next(iter(saved)) if len(saved) == 1 else None),
-                "answer": answer,
+                "recommended": recommended,
+                "recommendation": recommendation and recommendation.record(),
+                "answer": card.sentence,
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),
@@ -479,7 +489,11 @@ class _Job:
         ]
         self.warnings += warnings
         self.left_out: dict[str, str] = {}
-        self.bundles = BUNDLES if options.bundles is None else options.bundles
+        self.bundles = (
+            tuple(name for name in BUNDLES if name in names)
+            if options.bundles is None
+            else options.bundles
+        )
         for name in self.bundles:
             for dataset in self.trainable:
                 missing = missing_feature(name, dataset.features, self.site)
@@ -531,8 +545,8 @@ class _Job:
                     [target],
                 )
 
-    def save(self, folder: Path) -> dict[str, dict[str, Any]]:
-        """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
+    def save(self, folder: Path, wanted: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Fits the wanted detectors on all trainable datasets together, and writes their bundles."""
         data = (
             self.trainable[0]
             if len(self.trainable) == 1
@@ -541,7 +555,7 @@ class _Job:
         plan = replace(self.evaluation.plan, seeds=0, tosses=0)
         trained = TrainedOn(data, self.site, plan, self.device)
         saved: dict[str, dict[str, Any]] = {}
-        names = [name for name in self.bundles if name in trained.names]
+        names = [name for name in dict.fromkeys(wanted) if name in trained.names]
         self.progress.start("bundles", len(names))
         span = Ranges(trained.fits.data, trained.dataset.groups, CLEAN).build(
             trained.whole

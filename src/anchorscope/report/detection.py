@@ -1,8 +1,6 @@
 """The page of `anchorscope detect`: the detector to use, how it does on other data, all detectors, and the checks.
 
-`probe+confidence` is the detector to beat. Another one takes its place if, in the mean over the datasets, it gains more
-than its further passes cost (0.01 AUROC each, a convention; fewer passes count in its favour), with p-values of all
-candidates corrected together (Holm); of those less than 0.01 below it, the best on other data. Differences are paired.
+Which detector to use is decided in `detectors/recommend.py`. Differences are paired.
 """
 
 import math
@@ -24,7 +22,8 @@ from anchorscope.artefacts.schema import (
     DETECTOR_SCHEMA,
 )
 from anchorscope.catalogue import DETECTORS
-from anchorscope.progress import Progress, Silent
+from anchorscope.detectors.recommend import Gain, Recommendation
+from anchorscope.progress import Silent
 from anchorscope.report.answer_card import AnswerCard, NextStep, Trust
 from anchorscope.report.findings import select
 from anchorscope.report.page import (
@@ -266,79 +265,10 @@ def passes_words(passes: int) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """The detector to use, and what speaks for it."""
-
-    detector: str
-    auroc: Estimate
-    """In the mean over the datasets that it learned from and was tested on."""
-    reason: str
-
-
-def recommend(results: DetectionResults) -> Recommendation | None:
-    """The detector to use; None where no detector was tested on what it learned from."""
-    means = {
-        name: results.mean(name, "same")
-        for name in results.names
-        if not DETECTORS[name].variant_of
-    }
-    aurocs = {name: mean for name, mean in means.items() if mean is not None}
-    if not aurocs:
-        return None
-    highest = max(aurocs, key=lambda name: aurocs[name].value)
-    reference = next(
-        (name for name in (BOTH, CONFIDENCE, PROBE) if name in aurocs), highest
-    )
-    gains = {
-        name: gain
-        for name in aurocs
-        if (gain := results.mean(name, "same", reference)) is not None
-    }
-    price = {
-        name: NEGLIGIBLE_AUROC * (DETECTORS[name].passes - DETECTORS[reference].passes)
-        for name in aurocs
-    }
-    net = {
-        name: replace(gain, value=gain.value - price[name])
-        for name, gain in gains.items()
-    }
-    p_values = zip(
-        net, holm([p_from_interval(gain) for gain in net.values()]), strict=True
-    )
-    better = [name for name, p in p_values if above_zero(net[name], p) == "yes"]
-    best = max(better, key=lambda name: net[name].value, default=reference)
-    reason = (
-        f"none of {len(gains)} others is shown to gain more than its passes cost"
-        if gains
-        else "it is the highest"
-    )
-    if better:
-        reason = f"{signed(gains[best])} against {reference}, {passes_words(DETECTORS[best].passes)}"
-    near = [
-        name
-        for name in aurocs
-        if aurocs[name].value > aurocs[best].value - NEGLIGIBLE_AUROC
-    ]
-    away = {
-        name: gain
-        for name in near
-        if (gain := results.mean(name, "other", reference)) is not None
-    }
-    least = away[best].value if best in away else 0.0
-    away = {
-        name: gain
-        for name, gain in away.items()
-        if gain.ci_low > least + max(0.0, price[name] - price[best])
-    }
-    if away:
-        best = max(away, key=lambda name: away[name].value)
-        reason = f"{signed(away[best])} against {reference} on other data; here within {NEGLIGIBLE_AUROC} of the best"
-    return Recommendation(best, aurocs[best], reason)
-
-
 def read_detection(
-    results: DetectionResults, left_out: Mapping[str, str], model: str = ""
+    results: DetectionResults,
+    context: "DetectionContext",
+    recommendation: Recommendation | None,
 ) -> list[Reading]:
     """Everything that can be read from the tables: tested differences, other data, controls."""
     gains = [results.mean(name, "same", other) for name, other in CONTESTS]
@@ -350,20 +280,21 @@ def read_detection(
             gain,
             p,
             corrected,
-            left_out.get(name) or left_out.get(other) or "it was not fitted",
+            context.left_out.get(name)
+            or context.left_out.get(other)
+            or "it was not fitted",
         )
         for (name, other), gain, p, corrected in zip(
             CONTESTS, gains, p_values, holm(p_values), strict=True
         )
     ]
-    recommendation = recommend(results)
     chosen = recommendation.detector if recommendation else ""
     readings += [
         *_transfer_readings(results, chosen),
         *_permuted_labels(results),
         *_calibrated(results, chosen),
     ]
-    return [replace(reading, model=model) for reading in readings]
+    return [replace(reading, model=context.model) for reading in readings]
 
 
 def _reading(
@@ -550,18 +481,17 @@ _LONGEST_NAME = 24
 
 
 def write_detection_report(
-    folder: Path, context: DetectionContext, progress: Progress | None = None
-) -> tuple[str, str | None]:
-    """Read the tables of a folder and write figures/, observations.json, report.html and report.md beside them.
-
-    Returns the sentence that the page begins with, and the detector that it recommends.
-    """
-    results = DetectionResults(folder)
+    results: DetectionResults,
+    context: DetectionContext,
+    recommendation: Recommendation | None,
+    folder: Path,
+) -> AnswerCard:
+    """Write figures/, observations.json, report.html and report.md; returns the card that the page begins with."""
     figures = detection_figures(results, context.model)
-    save_all(figures, folder, progress or Silent())
-    readings = read_detection(results, context.left_out, context.model)
+    save_all(figures, folder, Silent())
+    readings = read_detection(results, context, recommendation)
     write_json(folder / "observations.json", [check.record() for check in readings])
-    card = detection_card(results, readings, context)
+    card = detection_card(results, readings, context, recommendation)
     drawn = {
         figure.name: (
             SectionFigure(
@@ -584,20 +514,16 @@ def write_detection_report(
         drawn.get("detector_auroc", ()),
     )
     write_sections_page(page, folder, "report")
-    chosen = recommend(results)
-    return (
-        card.sentence,
-        chosen.detector
-        if chosen and card.trust and card.trust.verdict != "no"
-        else None,
-    )
+    return card
 
 
 def detection_card(
-    results: DetectionResults, readings: Sequence[Reading], context: DetectionContext
+    results: DetectionResults,
+    readings: Sequence[Reading],
+    context: DetectionContext,
+    chosen: Recommendation | None,
 ) -> AnswerCard:
     """The detector to use, whether to trust the numbers, and how to use it."""
-    chosen = recommend(results)
     bundle = context.bundles.get(chosen.detector) if chosen else None
     why = "From this folder, score new answers:"
     steps = (
@@ -609,9 +535,8 @@ def detection_card(
     permuted, calibrated = checks.get("permuted_labels"), checks.get("calibrated")
     failed = permuted is not None and permuted.verdict == "no"
     sentence = _answer_sentence(results, chosen, failed)
-    reasons = [f"chosen because {chosen.reason}"] if chosen else []
     measured = [check for check in (permuted, calibrated) if check is not None]
-    reasons += [
+    reasons = [
         f"{check.topic}: {check.numbers.partition(';')[0]}" for check in measured
     ]
     reasons += [] if permuted else ["the control with permuted labels was not run"]
@@ -623,24 +548,44 @@ def detection_card(
 def _answer_sentence(
     results: DetectionResults, chosen: Recommendation | None, failed: bool
 ) -> str:
-    """Use X: AUROC …; on other data …. No recommendation where the permuted-label control failed."""
+    """Use X: AUROC …; on other data …; what decided it. Nothing is recommended if the control failed."""
     if chosen is None:
-        return "No detector was tested on the dataset that it learned from, so that none can be recommended."
-    away, confidence = (
-        results.mean(name, "other") for name in (chosen.detector, CONFIDENCE)
-    )
+        return "No detector can be recommended: none that can be saved was tested on the dataset that it learned from."
+    away = results.mean(chosen.detector, "other")
     elsewhere = "not tested on other data"
-    if away is not None:
+    if chosen.elsewhere is not None:
+        elsewhere = f"on other data {_gain_words(chosen.elsewhere)}"
+    elif away is not None:
         elsewhere = f"on other data {number(away.value, DIGITS)}"
-        if confidence is not None and chosen.detector != CONFIDENCE:
-            elsewhere += (
-                f", where {CONFIDENCE} alone has {number(confidence.value, DIGITS)}"
-            )
     passes = passes_words(DETECTORS[chosen.detector].passes)
     numbers = f"{chosen.detector} ({passes} per answer): AUROC {estimate(chosen.auroc, DIGITS)}; {elsewhere}"
     if failed:
-        return f"No detector is recommended: the permuted-label control failed. The highest would be {numbers}."
-    return f"Use {numbers}."
+        return f"No detector is recommended: the permuted-label control failed. It would be {numbers}."
+    return f"Use {numbers}. {decision_words(chosen)}"
+
+
+def decision_words(chosen: Recommendation) -> str:
+    """The comparison that decided, with its interval and what it needed."""
+    gain = chosen.decided_by
+    if gain is None:
+        return "No other detector was compared with it."
+    needed = f"more than {number(gain.needed, DIGITS)} AUROC"
+    together = (
+        f" (interval for {chosen.comparisons} comparisons together)"
+        if chosen.comparisons > 1
+        else ""
+    )
+    if gain.detector == chosen.detector:
+        return f"It gains {_gain_words(gain)}; {needed} pays for its passes{together}."
+    none = f"None of {chosen.others} others" if chosen.others > 1 else "No other"
+    return (
+        f"{none} is shown to gain more than its passes cost: {gain.detector} comes "
+        f"nearest with {_gain_words(gain)}, and {needed} would pay for its passes{together}."
+    )
+
+
+def _gain_words(gain: Gain) -> str:
+    return f"{signed(gain.estimate)} over {gain.against}"
 
 
 def _sections(
@@ -660,12 +605,13 @@ def _sections(
     about |= {name: f"not here: {reason}" for name, reason in context.left_out.items()}
     explained = (
         "Means over the datasets. AUROC: of as many true as false answers. Calibration error (ECE) and accuracy: at "
-        "the natural share of true answers. More metrics are in detectors.csv."
+        "the natural share of true answers. Each 95% interval here is for one row; those that decide which detector "
+        "to use hold for all comparisons together, and are wider. More metrics are in detectors.csv."
     )
+    corrected = f", and the p-values of {count(tests)} tests corrected together (Holm)"
     tested = (
-        "Mixture-of-Probes (MoP) and Pathway Reweighting (PR) are the paper's two detectors. Differences are paired; "
-        f"p-values are corrected together (Holm, {tests} tests). “No” also means that the interval leaves no room for "
-        "a gain of 0.01."
+        "Mixture-of-Probes (MoP) and Pathway Reweighting (PR) are the paper's two detectors. Differences are paired"
+        f"{corrected if tests > 1 else ''}. “No” also means that the interval leaves no room for a gain of 0.01."
     )
     methods = (
         "Everything is chosen inside the training folds; questions that share a subject are on the same side of a "

@@ -68,7 +68,7 @@ DISCOVERY_RATE = 0.05
 """Of the cells or heads that pass it, this share is expected to be chance."""
 
 NEGLIGIBLE_AUROC = 0.01
-"""A gain in AUROC below it is of no account; also the price of every further pass through the model."""
+"""A gain in AUROC below it is of no account."""
 CALIBRATED = 0.05
 """Expected calibration error up to which a probability may be taken at its word."""
 TOSSED = 0.01

@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
+from anchorscope.detectors.recommend import recommend
 from anchorscope.report import detection
 from anchorscope.report.detection import (
     DetectionResults,
@@ -14,7 +15,7 @@ from anchorscope.report.detection import (
     detector_table,
     write_detection_report,
 )
-from detection_synthetic import FOUR, TRUTH, World, write_world
+from detection_synthetic import FOUR, TRUTH, World, write_detection_page, write_world
 
 NAMES = ("detector_auroc", "detector_elsewhere", "detector_risk_coverage")
 LONG = "my-own-questions-with-a-rather-long-name.jsonl"
@@ -38,10 +39,8 @@ LONGEST = SMALL | {
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     folder = tmp_path_factory.mktemp("detect")
-    context = write_world(
-        World(datasets=("popqa", "triviaqa"), truth=SMALL, prompt="zero-shot"), folder
-    )
-    return folder, write_detection_report(folder, context)
+    world = World(datasets=("popqa", "triviaqa"), truth=SMALL, prompt="zero-shot")
+    return folder, write_detection_page(world, folder)
 
 
 def test_everything_that_is_told_is_written(written):
@@ -102,9 +101,10 @@ def test_missing_detectors_and_intervals_leave_a_page(tmp_path):
         )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(detection, "save_all", lambda *_: None)
-        write_detection_report(
-            tmp_path, replace(context, bundles={}, warnings=(), left_out={})
-        )
+        bare = replace(context, bundles={}, warnings=(), left_out={})
+        results = DetectionResults(tmp_path)
+        chosen = recommend(results.names, results.mean)
+        write_detection_report(results, bare, chosen, tmp_path)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Use probe (1 extra pass per answer): AUROC 0.785;" in text
     assert "permuted labels was not run" in text
