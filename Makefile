@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constr
 demo: $(VENV)/installed
 	$(BIN)/anchorscope models --install smollm2-135m
 	$(BIN)/anchorscope run --limit 500 --keep states --out runs/demo
-	$(BIN)/anchorscope detect runs/demo --detectors confidence,probe,auto --bundles auto
+	$(BIN)/anchorscope detect runs/demo --detectors confidence,probe,auto
 
 # At most a minute on two quiet cores: format, lint, imports, types, and the tests that need no torch.
 check: $(VENV)/test-installed

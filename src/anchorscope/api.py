@@ -10,7 +10,6 @@ A finished run is opened without torch.
 
 import hashlib
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,19 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from anchorscope.artefacts.schema import (
-    EVIDENCE_TEST_SCHEMA,
-    EXPERIMENT_SCHEMA,
-    PART_SCHEMA,
-    features_file,
-    states_file,
-)
+from anchorscope.artefacts.schema import features_file, states_file
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.execute.choose import choose
 from anchorscope.files import make_folder, replacing
 from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.json_text import to_json
 from anchorscope.models.embedded import cache_dir
 from anchorscope.options import split_list
 from anchorscope.prepare import check_inputs, default_folder
@@ -51,12 +45,12 @@ if (
 
 
 def _table(
-    name: str, about: str, read: str = "parquet", *schema: Any
+    name: str, about: str, read: str = "parquet"
 ) -> cached_property[pl.DataFrame]:
     """A table of a run; `read` is the method of `FinishedRun` that reads it."""
 
     def table(run: "Run") -> pl.DataFrame:
-        return getattr(run, read)(name, *schema)
+        return getattr(run, read)(name)
 
     table.__doc__ = about
     return cached_property(table)
@@ -86,21 +80,14 @@ class Run(FinishedRun):
         "summary", "The numbers that say whether to believe the chart.", "csv"
     )
     evidence_parts = _table(
-        "evidence_parts", "The parts of the probe's evidence.", "csv", PART_SCHEMA
+        "evidence_parts", "The parts of the probe's evidence.", "csv"
     )
     evidence_items = _table(
         "evidence_items",
         "The terms of every item, from which the need of any set follows.",
     )
-    evidence_tests = _table(
-        "evidence_tests", "Numbers beside the parts.", "csv", EVIDENCE_TEST_SCHEMA
-    )
-    experiments = _table(
-        "experiments",
-        "Statistics of the further experiments.",
-        "csv",
-        EXPERIMENT_SCHEMA,
-    )
+    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv")
+    experiments = _table("experiments", "Statistics of the further experiments.", "csv")
     experiment_items = _table(
         "experiment_items", "Per-item results of the further experiments."
     )
@@ -293,9 +280,7 @@ def _write_questions(table: Any) -> Path:
             f"A dataset is a {type(table).__name__}; give a name or a file, a list of dicts, a data frame of polars or "
             f"pandas, or a datasets.Dataset."
         )
-    text = "".join(
-        json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows
-    )
+    text = "".join(to_json(row, ascii=False, other=str) + "\n" for row in rows)
     path = (
         cache_dir()
         / "questions"
@@ -352,8 +337,14 @@ def fit(
     resumes it, and `run` into the same folder completes it. Without `detectors`, those are compared that read one pass
     over the answer. `options` are those of `run`; the other arguments are those of `detect`.
     """
+    from anchorscope.detecting.detect import (
+        FOLDER,
+        detect,
+    )  # only here: it brings torch
     from anchorscope.detecting.inputs import fit_options
 
+    if out is not None:
+        FOLDER.refuse_foreign(Path(out) / "detectors")
     chosen, of_run = fit_options(
         detectors=tuple(detectors),
         bundles=None if bundles is None else tuple(bundles),
@@ -371,9 +362,6 @@ def fit(
             for_detectors=True,
             **{**of_run, **options},
         )
-
-        from anchorscope.detecting.detect import detect  # only here: it brings torch
-
         return detect(
             [made], out=made.path / "detectors", progress=listener, **vars(chosen)
         )

@@ -7,18 +7,21 @@ product of the model's width on this machine; on a GPU, start and statistics are
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from time import process_time
 from typing import NamedTuple
 
-from anchorscope.answers.choose import LabelCounter
+from anchorscope.answers.choose import FOR_A_CHART, LabelCounter
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.interventions.intervention import NOISE_ITEMS
+from anchorscope.models.process_settings import threads
 from anchorscope.recipe import Recipe
 
 REPORT = "report"
 """The last step: result files and, on request, figures and the page."""
+USUAL_FIT_SEEDS = 5
 MOST_RANDOM_CUTS = 5
 """Default number of random cuts on a fast machine."""
 CPU_CUT_OPERATIONS = 1e12
@@ -44,6 +47,8 @@ _CLEAN_EVIDENCE, _VIEW = (
     0.7e3,
 )  # per item and direction², of one layer at one place
 _RESAMPLED = 7e3  # per resample, item and layer
+_DETECTOR_FITS = 9e4  # per number of one place's states and fold seed
+_OTHER_FITS = 13  # as many seeds' worth: permuted labels, bootstrap, saving
 _ITEM_TESTS = 1e8  # per item: intervals and tests of the parts
 _REFERENCE_RATE = (
     6.2e10  # operations per second of the machine on which all this was measured
@@ -211,6 +216,12 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
     return costs | {name: once * _OTHER_EXPERIMENTS[name] for name in sorted(further)}
 
 
+def detector_cost(model: ModelSize, size: DatasetSize, seeds: int) -> float:
+    """Operations of fitting, comparing and saving the detectors that read one pass."""
+    numbers = float(model.n_layers * size.used * model.width)
+    return (seeds + _OTHER_FITS) * _DETECTOR_FITS * numbers if seeds else 0.0
+
+
 def report_cost(recipe: Recipe, has_page: bool = True) -> float:
     return (
         _REPORT_SECONDS if recipe.report and has_page else _TABLES_SECONDS
@@ -232,6 +243,10 @@ class Cost:
     disk_bytes: float
     at_least: bool
     """Whether the recipe has experiments of unknown cost."""
+    with_fits: bool
+    """Whether detectors are fitted afterwards, which is counted."""
+    too_few: int | None
+    """Used answers of the smallest dataset where they are too few for the parts of the evidence."""
     fewer_random_cuts: bool
     """Whether a faster device would get more random cuts."""
 
@@ -241,11 +256,17 @@ class Cost:
         least = "at least " if self.at_least else "about "
         minutes = self.seconds / 60
         took = f"{minutes:.1f} min" if minutes < 10 else f"{minutes:,.0f} min"
+        fits = ", fits of detectors included" if self.with_fits else ""
         text = (
             f"cost: {self.passes} pass{'es' * (self.passes > 1)} over about {self.used:,} used answers, "
-            f"{self.operations:.1e} operations; "
-            f"{least}{took} here, {self.memory_bytes / 1e9:.1f} GB of memory, {self.disk_bytes / 1e9:.2f} GB of disk"
+            f"{self.operations:.1e} operations; {least}{took} here{fits}, {self.memory_bytes / 1e9:.1f} GB of memory, "
+            f"{self.disk_bytes / 1e9:.2f} GB of disk"
         )
+        if self.too_few is not None:
+            text += (
+                f"\nabout {self.too_few:,} used answers in a dataset: its parts of the evidence need {FOR_A_CHART}, "
+                f"and with fewer most of its chart stays undecided"
+            )
         if self.fewer_random_cuts:
             cuts = f"{self.random_cuts} random cut{'s' * (self.random_cuts > 1)}"
             text += f"\n{cuts} on a CPU; --random-cuts {MOST_RANDOM_CUTS} makes the control smoother and the run longer"
@@ -258,8 +279,12 @@ def run_cost(
     sizes: Iterable[DatasetSize],
     asked: Recipe,
     steps: Collection[str] | None = None,
+    fit_seeds: int = 0,
 ) -> Cost:
-    """The cost of a resolved recipe, or of some of its steps; `asked` is what the user wrote."""
+    """The cost of a resolved recipe, or of some of its steps; `asked` is what the user wrote.
+
+    `fit_seeds` are the fold seeds of detectors that are fitted afterwards; 0 where none are.
+    """
     has_cuts = steps is None or f"effects-{KNOCKOUT}" in steps
     measured = {
         KNOCKOUT,
@@ -267,15 +292,13 @@ def run_cost(
     }
     itemsize = 4 if recipe.dtype == "float32" else 2
     cuts, places = recipe.random_cuts or 1, len(SITES) * len({"final", recipe.position})
-    used, operations, memory, disk, start = (
-        0,
-        report_cost(recipe, has_cuts),
-        0.0,
-        _FOLDER_BYTES,
-        _GPU_START_SECONDS,
-    )
+    operations = report_cost(recipe, has_cuts)
+    used, memory, disk, start = 0, 0.0, _FOLDER_BYTES, _GPU_START_SECONDS
+    counts: list[int] = []
     for size in sizes:
         used += size.used
+        counts.append(size.used)
+        operations += detector_cost(model, size, fit_seeds)
         start += _GPU_DATASET_SECONDS
         costs = step_costs(recipe, model, size)
         operations += sum(
@@ -293,10 +316,9 @@ def run_cost(
             places + 4 + len(DETECTION_RUNS) * ("detection" in recipe.keep)
         )  # there only while it runs
         disk += states * (kept + made)
-    rate, weights = (
-        measured_rate(recipe.device, recipe.dtype, model.width),
-        float(model.parameters * itemsize),
-    )
+    with threads(recipe.threads):
+        rate = measured_rate(recipe.device, recipe.dtype, model.width)
+    weights = float(model.parameters * itemsize)
     if recipe.device == "cpu":
         start = _START_SECONDS * _REFERENCE_RATE / rate
     return Cost(
@@ -311,6 +333,8 @@ def run_cost(
         memory_bytes=_PROCESS_BYTES + weights + memory,
         disk_bytes=disk,
         at_least=has_cuts and not measured.issuperset(recipe.evidence),
+        with_fits=fit_seeds > 0,
+        too_few=min(counts) if has_cuts and min(counts) < FOR_A_CHART else None,
         fewer_random_cuts=has_cuts
         and asked.random_cuts is None
         and cuts < MOST_RANDOM_CUTS,
@@ -318,9 +342,13 @@ def run_cost(
 
 
 def measured_rate(device: str, dtype: str, width: int) -> float:
-    """Operations per second of a product of the model's width on this device, under its current load."""
+    """Operations per second of a product of the model's width on this device, when nothing else runs there.
+
+    On a CPU its own time is measured: a dry run and its run then say the same, however busy the machine is.
+    """
     import torch
     from torch.utils.benchmark import Timer
+    from torch.utils.benchmark.utils.timer import timer as default_timer
 
     where = torch.device("cuda" if device.startswith(("cuda", "balanced")) else device)
     kind = getattr(torch, dtype)
@@ -331,18 +359,12 @@ def measured_rate(device: str, dtype: str, width: int) -> float:
         torch.ones(shape, dtype=kind, device=where)
         for shape in ((rows, width), (width, 4 * width))
     )
+    cores, on_cpu = torch.get_num_threads(), where.type == "cpu"
     timer = Timer(
         "left @ right",
         globals={"left": left, "right": right},
-        num_threads=torch.get_num_threads(),
+        timer=process_time if on_cpu else default_timer,
+        num_threads=cores,
     )
     seconds = timer.blocked_autorange(min_run_time=0.15).median
-    return (
-        2.0
-        * rows
-        * width
-        * 4
-        * width
-        / seconds
-        * (1.0 if where.type == "cpu" else _GPU_SHARE)
-    )
+    return 8.0 * rows * width * width / seconds * (cores if on_cpu else _GPU_SHARE)

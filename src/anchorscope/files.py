@@ -8,21 +8,26 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import json
 import os
+import re
+import secrets
 import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from anchorscope.errors import UserError, naming
+from anchorscope.json_text import from_json, to_json
 
 PARTIAL = ".anchorscope-partial"
-"""Suffix of files being written: nobody else uses it, so leftovers of a killed process can be removed."""
+"""Ends the name of what is being written. A user may end a name so too: `partial_of` tells theirs from ours."""
+_PARTIAL = re.compile(
+    rf"(.+)\.([0-9a-f]{{8}})-([0-9a-f]{{8}}){re.escape(PARTIAL)}", re.DOTALL
+)
 LOCK = ".lock"
 """Held while a process runs in the folder."""
 MOST_BYTES = 256 << 20
@@ -46,9 +51,22 @@ def replacing(target: Path) -> Iterator[Path]:
         yield half_made
         sync_tree(half_made)
         if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
-        os.replace(half_made, target)
+            _exchange_folder(half_made, target)
+        else:
+            os.replace(half_made, target)
         sync_folder(target.parent)
+
+
+def _exchange_folder(made: Path, target: Path) -> None:
+    """Puts a folder in the place of another, which comes back if that fails or is interrupted."""
+    with _path_beside(target) as before:
+        os.replace(target, before)
+        try:
+            os.replace(made, target)
+        except BaseException:
+            if not target.exists():
+                os.replace(before, target)
+            raise
 
 
 @contextlib.contextmanager
@@ -62,14 +80,37 @@ def folder_beside(target: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def _path_beside(target: Path) -> Iterator[Path]:
     """An unused path beside the target; errors name the target."""
-    half_made = target.with_name(f"{target.name}{PARTIAL}")
-    _remove(half_made)
+    half_made = target.with_name(partial_name(target.name))
     try:
         with naming(target):
             yield half_made
     finally:
         with contextlib.suppress(OSError):
             _remove(half_made)
+
+
+def partial_name(name: str) -> str:
+    """A name for a thing being written that no user has: a random part, and a hash that shows that we chose it."""
+    salt = secrets.token_hex(4)
+    return f"{name}.{salt}-{_mark(name, salt)}{PARTIAL}"
+
+
+def _mark(name: str, salt: str) -> str:
+    return canonical_hash([name, salt])[:8]
+
+
+def partial_of(name: str) -> str | None:
+    """The name that a half-made thing was to get; None where `partial_name` did not make its own."""
+    found = _PARTIAL.fullmatch(name)
+    return found[1] if found and _mark(found[1], found[2]) == found[3] else None
+
+
+def remove_partials(folder: Path, only: str | None = None) -> None:
+    """Removes what killed processes left half made in a folder: all of it, or only what was to get one name."""
+    for path in folder.glob(f"*{PARTIAL}"):
+        name = partial_of(path.name)
+        if name is not None and only in (None, name):
+            _remove(path)
 
 
 def _remove(path: Path) -> None:
@@ -80,11 +121,10 @@ def _remove(path: Path) -> None:
 
 
 def write_json(path: Path, record: Any, indent: int | None = 1) -> None:
-    """A JSON file without NaN; without an indent it is written several times as fast."""
+    """A JSON file; without an indent it is written several times as fast."""
     with replacing(path) as half_made:
         half_made.write_text(
-            json.dumps(record, indent=indent, allow_nan=False, ensure_ascii=False),
-            encoding="utf-8",
+            to_json(record, indent=indent, ascii=False), encoding="utf-8"
         )
 
 
@@ -111,15 +151,19 @@ def move_aside(original: Path) -> Path:
     return aside
 
 
+def is_behind_link(folder: Path, name: str) -> bool:
+    """Whether a folder on the way from this folder to one of its files is a link."""
+    return any(
+        (folder / part).is_symlink() for part in PurePosixPath(name).parents[:-1]
+    )
+
+
 def remove_files(folder: Path, names: Iterable[str]) -> None:
-    """Removes files of a folder, and folders that become empty; nothing outside it, whatever links say."""
-    home = os.path.realpath(folder)
+    """Removes files of a folder, and folders that become empty; nothing behind a link."""
     for name in names:
         path = folder / name
-        if not Path(os.path.realpath(path.parent)).is_relative_to(home) or (
-            path.is_dir() and not path.is_symlink()
-        ):
-            continue  # a folder in its place is none of ours
+        if is_behind_link(folder, name) or path.is_symlink() or path.is_dir():
+            continue  # a link or a folder in its place is none of ours
         with contextlib.suppress(
             NotADirectoryError
         ):  # a file stands where its folder was
@@ -294,9 +338,7 @@ def files_below(folder: Path) -> list[str]:
 
 def canonical_hash(record: Any) -> str:
     """Hash of a record of plain values, independent of key order."""
-    return hashlib.sha256(
-        json.dumps(record, sort_keys=True, allow_nan=False).encode()
-    ).hexdigest()
+    return hashlib.sha256(to_json(record, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
@@ -357,12 +399,12 @@ def _stamp(path: Path) -> Stamp:
 def _read_hashes(path: Path) -> dict[str, tuple[Stamp, str]]:
     """The remembered hashes; none, if the file isn't exactly what was written."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = from_json(path.read_text(encoding="utf-8"))
         is_whole = record["seal"] == canonical_hash(record["files"])
         return (
             {name: tuple(entry) for name, entry in record["files"].items()}
             if is_whole
             else {}
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -1,6 +1,5 @@
 """A finished run, read from its folder: what `compare`, `show` and the report need, without a model and torch."""
 
-import json
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,50 +8,28 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from anchorscope.artefacts.run_folder import read_manifest, run_again
 from anchorscope.artefacts.schema import (
     EVIDENCE_ITEM_SCHEMA,
-    EVIDENCE_TEST_SCHEMA,
-    EXPERIMENT_SCHEMA,
-    PART_SCHEMA,
     SCHEMA_VERSION,
     UNAVAILABLE_SCHEMA,
     empty,
 )
 from anchorscope.artefacts.sealed_folder import Damaged, damage
+from anchorscope.artefacts.tables import SCHEMAS, check_table
 from anchorscope.catalogue import EVIDENCE, LOADED
 from anchorscope.errors import UserError
+from anchorscope.json_text import from_json
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
 from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings, headline_effects
 
+_LATER = ("experiments", "evidence_parts", "evidence_tests")
+"""Tables that runs of earlier versions lack."""
 FOR_DETECTORS = "for_detectors"
 """Whether a run made only what detectors read, in its manifest."""
-
-
-class _ModelFacts(BaseModel):
-    name: str
-    n_layers: int
-    parameters: int
-    random_weights: bool
-    fingerprint: str
-    dtype: str
-
-
-class _Manifest(BaseModel):
-    """What readers of `manifest.json` rely on, where present; it has more, and may come from anybody."""
-
-    model_config = ConfigDict(strict=True)
-
-    model: _ModelFacts = _ModelFacts.model_construct()
-    counts: list[dict[str, str | int]] = []
-    reference_layers: dict[str, list[int]] = {}
-    unavailable: list[dict[str, str]] = []
-    facts: dict[str, str] = {}
-    warnings: list[str] = []
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +77,7 @@ class FinishedRun:
             facts=self.manifest.get("facts", {}),
             command=self._command(),
             random_weights=model["random_weights"],
-            experiments=self.csv("experiments", EXPERIMENT_SCHEMA),
+            experiments=self.csv("experiments"),
             experiment_items=self.parquet("experiment_items"),
             unavailable=pl.DataFrame(
                 self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA
@@ -112,8 +89,8 @@ class FinishedRun:
                     pl.scan_parquet(path), recipe.site, recipe.position
                 ),
             ),
-            evidence_parts=self.csv("evidence_parts", PART_SCHEMA),
-            evidence_tests=self.csv("evidence_tests", EVIDENCE_TEST_SCHEMA),
+            evidence_parts=self.csv("evidence_parts"),
+            evidence_tests=self.csv("evidence_tests"),
             evidence_items=self.parquet("evidence_items")
             if has_items
             else empty(EVIDENCE_ITEM_SCHEMA),
@@ -131,7 +108,7 @@ class FinishedRun:
     @cached_property
     def observations(self) -> list[dict[str, Any]]:
         """The readings as written: what the curves do, in words, each with its number, interval and verdict."""
-        observations: list[dict[str, Any]] = json.loads(
+        observations: list[dict[str, Any]] = from_json(
             self.checked_file("observations.json").read_bytes()
         )
         return observations
@@ -151,15 +128,15 @@ class FinishedRun:
     def parquet(self, name: str) -> pl.DataFrame:
         return self._read(f"{name}.parquet", pl.read_parquet)
 
-    def csv(self, name: str, schema: Any = None) -> pl.DataFrame:
-        """A CSV table; with a schema, columns that only older versions wrote are left out, and a table that they lack
-        is empty."""
-        if schema is not None and not self._has(f"{name}.csv"):
+    def csv(self, name: str) -> pl.DataFrame:
+        """A CSV table, without columns that only older versions wrote; one that they lack is empty."""
+        schema = SCHEMAS[name]
+        if name in _LATER and not self._has(f"{name}.csv"):
             return empty(schema)
 
         def read(path: Path) -> pl.DataFrame:
             table = pl.read_csv(path, schema_overrides=schema, infer_schema_length=None)
-            return table if schema is None else table.select(list(schema))
+            return table.select(name for name in schema if name in table.columns)
 
         return self._read(f"{name}.csv", read)
 
@@ -173,9 +150,14 @@ class FinishedRun:
                 f"no {name}: it was made by an older version, or the file was taken away"
             )
         try:
-            return read(path)
+            table = read(path)
+            if path.stem in SCHEMAS and path.parent == self.path:
+                check_table(path.stem, table, self.manifest["model"]["n_layers"])
+            return table
         except pl.exceptions.PolarsError:
             raise self._unusable_error(f"a damaged {name}") from None
+        except ValueError as error:
+            raise self._unusable_error(f"{error} ({name})") from None
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -212,14 +194,6 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     """
     path = named_folder(path)
     manifest = read_manifest(path)
-    try:
-        _Manifest.model_validate(manifest)
-    except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        reason = f"its manifest.json has {where}: {error.errors()[0]['msg'].lower()}"
-        raise Damaged(
-            f"{str(path)!r} is not a finished run ({reason}). {run_again(path)}"
-        ) from None
     names = manifest["sha256"] if checked else ("recipe.toml",)
     wrong = damage(path, {name: {"sha256": manifest["sha256"][name]} for name in names})
     if wrong is not None:

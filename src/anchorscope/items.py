@@ -25,6 +25,12 @@ class Item:
         return self.question.item_id
 
     @property
+    def accepted(self) -> tuple[str, ...]:
+        """Answers known to be right; without a list of them, its own one if that is labelled true."""
+        own = (self.answer.text,) if self.label.truthful else ()
+        return self.question.answers or own
+
+    @property
     def is_used(self) -> bool:
         """Whether probes are trained on it."""
         return self.label.status == "used"

@@ -5,7 +5,6 @@ the others (`knockout`, `question-only`, `boost-answer-1` …) only at the headl
 memory-mapped, so one layer is read without the others; the header names the items in order.
 """
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from anchorscope.artefacts.schema import features_file as features_file
 from anchorscope.artefacts.schema import states_file as states_file
 from anchorscope.artefacts.sealed_folder import wrong_with
 from anchorscope.errors import UserError
+from anchorscope.json_text import from_json, to_json
 from anchorscope.progress import Progress
 
 CLEAN, BEFORE_ANSWER = "clean", "question-only"
@@ -64,12 +64,12 @@ def write_states(
     }
     path = folder / states_file(kept.dataset, kept.intervention)
     path.parent.mkdir(parents=True, exist_ok=True)
-    save_file(tensors, path, metadata={"anchorscope": json.dumps(header)})
+    save_file(tensors, path, metadata={"anchorscope": to_json(header)})
 
 
 def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
     with safe_open(path, "pt") as handle:
-        return dict(json.loads(handle.metadata()["anchorscope"]))
+        return dict(from_json(handle.metadata()["anchorscope"]))
 
 
 def read_layer(
@@ -80,7 +80,7 @@ def read_layer(
         name = f"{site}/{position}/{layer}"
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
             held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
-            layers = json.loads(handle.metadata()["anchorscope"])["layers"]
+            layers = from_json(handle.metadata()["anchorscope"])["layers"]
             raise UserError(
                 f"{path} has no states at {name}; it has {held}, at layers {layers[0]} to {layers[-1]}."
             )

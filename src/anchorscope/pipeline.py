@@ -22,6 +22,7 @@ from anchorscope.artefacts.run_folder import RunFolder, open_run
 from anchorscope.catalogue import EVIDENCE, KNOCKOUT, chosen_evidence
 from anchorscope.cost import (
     REPORT,
+    USUAL_FIT_SEEDS,
     DatasetSize,
     choose_random_cuts,
     dataset_size,
@@ -131,6 +132,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
             _LABELS,
             make.labels,
             libraries=packages_of("graders", recipe.grader),
+            epoch=2,
         ),
         Step("tokens", ("answers", "labels"), ("exact_tokens",), make.tokens, epoch=2),
         Pass(
@@ -312,11 +314,13 @@ def run_recipe(
     choice: Choice | None = None,
     warm: WarmModels | None = None,
     for_detectors: bool = False,
+    fit_seeds: int | None = None,
 ) -> Path:
     """Runs a recipe into a folder, or resumes it; `loaded` is a (model, tokenizer) that is already in memory.
 
     `choice` says who runs passes, this process where it is not given; `warm` holds a model that several runs share.
     `for_detectors`: only what detectors read is made, unless the folder has all results; a later call makes the rest.
+    `fit_seeds` are the fold seeds of detectors that are fitted next, for the cost; the usual ones if none are named.
     """
     began, listener, chosen = time.monotonic(), progress or Silent(), choice or Choice()
     if loaded is not None and not chosen.is_local:
@@ -348,6 +352,8 @@ def run_recipe(
             executor = models.executor(chosen, WorkerJob(*options), listener)
         else:
             executor = LocalExecutor(lambda: wrap(*loaded))
+        if fit_seeds is None:
+            fit_seeds = USUAL_FIT_SEEDS if for_detectors else 0
         for_detectors = for_detectors and "summary.csv" not in folder.results
         job = Job(folder, recipe, executor, listener, loaded is not None, for_detectors)
         held.callback(executor.forget_states)
@@ -371,14 +377,14 @@ def run_recipe(
         folder.write_recipe(to_toml(recipe))
         is_new = not any(name.endswith("/answers") for name in folder.steps)
         if is_new:  # nothing is loaded yet
-            listener.note(_cost_of_missing(datasets, sizes, asked))
+            listener.note(_cost_of_missing(datasets, sizes, asked, fit_seeds))
         key = canonical_hash(
             [recipe.model_dump(mode="json"), [run.key for run in datasets]]
         )
         if folder.is_published(key):
             return out
         if not is_new:
-            listener.note(_cost_of_missing(datasets, sizes, asked))
+            listener.note(_cost_of_missing(datasets, sizes, asked, fit_seeds))
 
         # The run: every step that is missing, in the order of the table, dataset by dataset.
         listener.plan(_plan(datasets))
@@ -397,19 +403,20 @@ def run_recipe(
                     recipe.balance,
                     do_not_fit(answers, job.planner.context),
                 )
+                steps = run.steps_to_make()
             except (
                 TooFewAnswers
             ) as error:  # it does not keep the others from their chart
                 left_out[error] = without_results(run)
                 continue
-            for step in run.steps_to_make():
+            for step in steps:
                 run.result(step.name).value  # noqa: B018 - it is made
             if recipe.keep and executor.is_local:
                 run.forget_values()  # kept states are then mapped from their files until all datasets are done
             results.append(dataset_result(run))
             run.forget_values()
         if not results:
-            raise next(iter(left_out))
+            raise TooFewAnswers(" ".join(map(str, left_out)))
 
         # The results, all at once.
         publish(job, datasets, results, left_out, key, began)
@@ -417,14 +424,18 @@ def run_recipe(
 
 
 def _cost_of_missing(
-    datasets: Sequence[DatasetRun], sizes: Sequence[DatasetSize], asked: Recipe
+    datasets: Sequence[DatasetRun],
+    sizes: Sequence[DatasetSize],
+    asked: Recipe,
+    fit_seeds: int,
 ) -> str:
-    """What the steps that are missing cost, in one sentence."""
-    job, steps = (
-        datasets[0].job,
-        {step.name for run in datasets for step in run.missing()},
+    """What the steps that are missing cost, and detectors after them, in one sentence."""
+    job = datasets[0].job
+    steps = {step.name for run in datasets for step in run.missing()}
+    cost = run_cost(
+        job.recipe, job.model_size, sizes, asked, steps=steps, fit_seeds=fit_seeds
     )
-    return run_cost(job.recipe, job.model_size, sizes, asked, steps).sentence
+    return cost.sentence
 
 
 def _plan(datasets: Sequence[DatasetRun]) -> list[PlannedStep]:

@@ -4,6 +4,7 @@ Only names are read until a plug-in is used: then it's imported and checked, and
 errors name the plug-in. How to write one: docs/extending.md.
 """
 
+import signal
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -131,7 +132,8 @@ def load(plugin: Plugin) -> Any:
     """The plug-in's object, checked and wrapped."""
     try:
         thing = metadata.EntryPoint(plugin.name, plugin.reference, plugin.group).load()
-    except Exception as error:
+    except BaseException as error:
+        _let_user_stop(error)
         raise plugin.error(f"failed to import: {_format_error(error)}") from error
     kind = _load_reference(KINDS[plugin.group].type)
     if not isinstance(thing, kind):
@@ -144,7 +146,8 @@ def load(plugin: Plugin) -> Any:
         )
     try:
         broken = _LAWS[plugin.group](thing)
-    except Exception as error:
+    except BaseException as error:
+        _let_user_stop(error)
         raise plugin.error(f"failed its first check: {_format_error(error)}") from error
     if broken is not None:
         raise plugin.error(broken)
@@ -222,7 +225,8 @@ def _call(
 ) -> Any:
     try:
         return function(*given, **named)
-    except Exception as error:
+    except BaseException as error:
+        _let_user_stop(error)
         is_ours = type(error).__module__.startswith(
             "anchorscope."
         )  # on purpose: a bad row, a mistake of the user
@@ -231,7 +235,19 @@ def _call(
         raise plugin.error(f"failed: {_format_error(error)}") from error
 
 
-def _format_error(error: Exception) -> str:
+def _let_user_stop(error: BaseException) -> None:
+    """Raises an interruption by the user again; `sys.exit` of a plug-in, or its own KeyboardInterrupt, is its failure.
+
+    In a command the user's is a `Stopped`; elsewhere Python's own handler raises it.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if isinstance(error, KeyboardInterrupt) and (
+        type(error) is not KeyboardInterrupt or handler is signal.default_int_handler
+    ):
+        raise error
+
+
+def _format_error(error: BaseException) -> str:
     """An exception, and where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     text = (str(error).splitlines() or [""])[0].rstrip(".")

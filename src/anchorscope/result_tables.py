@@ -1,6 +1,5 @@
 """The result tables of a run, from the records of its steps, with the columns of `schema`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,14 +14,16 @@ from anchorscope.artefacts.schema import (
     EXPERIMENT_ITEM_SCHEMA,
     EXPERIMENT_SCHEMA,
     ITEM_SCHEMA,
-    PATHWAY_COLUMNS,
+    PATHWAY_SCHEMA,
     UNAVAILABLE_SCHEMA,
+    empty,
 )
 from anchorscope.catalogue import POSITIONS
 from anchorscope.engine.sequences import SITES
 from anchorscope.evidence.effects import Effect
 from anchorscope.experiments.experiment import Found
 from anchorscope.items import Item
+from anchorscope.json_text import to_json
 from anchorscope.plan.interventions import Missing
 from anchorscope.probes.crossfit import ProbeSet
 
@@ -42,7 +43,7 @@ def items_frame(
 ) -> pl.DataFrame:
     """items.parquet: one row per question asked, used or not; `folds` by index of the item."""
     if pathways is None:
-        pathways = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
+        pathways = empty(PATHWAY_SCHEMA)
     questions, labels = (
         [item.question for item in items],
         [item.label for item in items],
@@ -61,7 +62,6 @@ def items_frame(
         for name in ("plain", "corrected")
     }
     sure = [confidence(answer) for answer in answers]
-    to_json = json.JSONEncoder(ensure_ascii=False).encode
     columns: dict[str, Sequence[Any]] = {
         "dataset": [question.dataset for question in questions],
         "item_id": [question.item_id for question in questions],
@@ -95,7 +95,9 @@ def items_frame(
         "pathway_corrected": [
             assigned["corrected"].get(question.item_id) for question in questions
         ],
-        "metadata": [to_json(dict(question.metadata)) for question in questions],
+        "metadata": [
+            to_json(dict(question.metadata), ascii=False) for question in questions
+        ],
         "context": [list(question.context) or None for question in questions],
         "thinking": [question.thinking for question in questions],
     }

@@ -32,7 +32,7 @@ from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers
 from anchorscope.execute.executor import Solver
 from anchorscope.experiments.experiment import chosen_experiments
-from anchorscope.files import PARTIAL, folder_beside
+from anchorscope.files import folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
 from anchorscope.items import Item
 from anchorscope.kept_states import BEFORE_ANSWER, CLEAN, KeptStates, write_states
@@ -268,7 +268,8 @@ def publish(
     """Writes the run's results, reads them back for the report, and moves all into place at once."""
     job.progress.begin(REPORT)
     began, folder = time.monotonic(), job.folder
-    with folder_beside(folder.path / RESULTS.removesuffix(PARTIAL)) as made:
+    folder.forget_damaged_steps(with_large=False)  # large ones are dropped
+    with folder_beside(folder.path / RESULTS) as made:
         every = [dataset.tables for dataset in (*results, *left_out.values())]
         tables = {
             name: pl.concat([own[name] for own in every if name in own])

@@ -95,6 +95,7 @@ class ScreenProgress(Progress):
         self._steps: dict[str, PlannedStep] = {}
         self._seconds: dict[str, float] = {}  # of steps that exist
         self._n_made = 0
+        self._dataset = ""  # that of the current step, where there are several
         self.seconds_of_part = 0.0  # that the current part of the current step still takes, at its own speed
         self._title, self._total, self._done, self._began, self._shown = (
             "",
@@ -113,6 +114,9 @@ class ScreenProgress(Progress):
 
     def begin(self, step: str) -> None:
         self.seconds_of_part = 0.0
+        if step in self._steps:
+            datasets = {name.rpartition("/")[0] for name in self._steps} - {""}
+            self._dataset = step.rpartition("/")[0] if len(datasets) > 1 else ""
         self._seconds.pop(step, None)  # it was damaged, and is made again
 
     def done(self, step: str) -> None:
@@ -127,10 +131,11 @@ class ScreenProgress(Progress):
         return [step for name, step in self._steps.items() if name not in self._seconds]
 
     def step(self) -> str:
-        """`step 3 of 9`; empty where no steps are planned, or all are made."""
+        """`step 3 of 9`, or `step 3 of 9 (popqa)` of several datasets; empty if none are planned, or all are made."""
         remaining = len(self._remaining())
+        of_dataset = f" ({self._dataset})" if self._dataset else ""
         return (
-            f"step {self._n_made + 1} of {self._n_made + remaining}"
+            f"step {self._n_made + 1} of {self._n_made + remaining}{of_dataset}"
             if remaining
             else ""
         )

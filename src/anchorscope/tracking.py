@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.schema import BAND, PART_SCHEMA
+from anchorscope.artefacts.schema import BAND
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
 from anchorscope.files import sha256
 from anchorscope.finished import FinishedRun, open_finished
@@ -105,7 +105,7 @@ class RunRecords:
 
 def records_of(run: FinishedRun) -> RunRecords:
     scores, curves = run.csv("probe_scores"), run.csv("curves")
-    shares = run.csv("evidence_parts", PART_SCHEMA)
+    shares = run.csv("evidence_parts")
     metrics: dict[str, float] = {}
     for row in run.csv("summary").iter_rows(named=True):
         metrics |= _add_interval(

@@ -8,10 +8,10 @@ import contextlib
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from anchorscope.artefacts.run_folder import (
@@ -38,7 +38,7 @@ from anchorscope.artefacts.sealed_folder import (
     wrong_with,
 )
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, PARTIAL, read_regular
+from anchorscope.files import LOCK, partial_of, read_regular
 from anchorscope.progress import Progress, Silent
 
 BUNDLE = "detector"
@@ -50,6 +50,14 @@ _MAKERS = {
     VALIDATION: "validate",
     STUDY: "study report",
 }
+
+
+def _maker_of(marker: str) -> str:
+    """The command that writes a list."""
+    name = Path(marker).name
+    return "run" if name == INDEX else _MAKERS[MARKERS[name]]
+
+
 RESULT = "result"
 """The part of a file that belongs to no step."""
 
@@ -159,8 +167,11 @@ def _verify(folder: Path, progress: Progress) -> Verified:
     problems, size = _check(folder, listing.files, progress)
     problems = [*listing.problems, *problems]
     commands = [listing.command] if problems else []
-    unlisted, inner_folders = _find_unlisted(folder, listing)
-    n_files = len(listing.files) + len({problem.file for problem in listing.problems})
+    unlisted, inner_folders, lost = _find_unlisted(folder, listing)
+    problems += lost
+    commands += [f"anchorscope {_maker_of(problem.file)}" for problem in lost]
+    listed = {problem.file for problem in (*listing.problems, *lost)}
+    n_files = len(listing.files) + len(listed)
     for name in inner_folders:
         inner, below = _verify(folder / name, progress), f"{name}/"
         problems += [
@@ -213,9 +224,7 @@ def _list_files(folder: Path) -> _Listing:
 
 def _list_run(folder: Path) -> _Listing:
     """By the index; without one, by the manifest, which has the results and the final index."""
-    listing = _Listing(
-        RUN, markers={INDEX, LOCK, f"{INDEX}{PARTIAL}"}, command=rerun_command(folder)
-    )
+    listing = _Listing(RUN, markers={INDEX, LOCK}, command=rerun_command(folder))
     run = manifest = unusable = None
     try:
         manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
@@ -286,26 +295,52 @@ def _list_bundle(folder: Path) -> _Listing:
     return listing
 
 
-def _find_unlisted(folder: Path, listing: _Listing) -> tuple[list[str], list[str]]:
-    """Files that aren't listed, and folders of ours that hold such; half-made folders of a run at work are left out."""
+_TELLTALE = {
+    "detection.json": {"detectors.csv", "differences.csv"},
+    "validation.json": {"recovery.csv", "worlds.csv"},
+    INDEX: {"recipe.toml", "items.parquet"},
+    "comparison.json": {"observations.json", "probe_scores.csv"},
+}
+"""Files that lie beside the list of their folder; the first that are there decide."""
+
+
+def _lost_list(names: Collection[str]) -> str | None:
+    """The list that has gone from a folder of these files; None if it isn't one of ours."""
+    found = (lost for lost, beside in _TELLTALE.items() if beside <= set(names))
+    return next(found, None)
+
+
+def _find_unlisted(
+    folder: Path, listing: _Listing
+) -> tuple[list[str], list[str], list[Problem]]:
+    """Files that aren't listed, folders of ours that hold such, and folders of ours whose own list is missing.
+
+    Half-made folders of a run at work are left out.
+    """
     unlisted: list[str] = []
     inner: list[str] = []
+    lost: list[Problem] = []
     for above, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.endswith(PARTIAL))
+        folders[:] = sorted(name for name in folders if partial_of(name) is None)
         links = [name for name in folders if (Path(above) / name).is_symlink()]
         where = Path(above).relative_to(folder)
         paths = [(where / name).as_posix() for name in sorted([*names, *links])]
         new = [
             path
             for path in paths
-            if path not in listing.files and path not in listing.markers
+            if path not in listing.files
+            and path not in listing.markers
+            and partial_of(PurePosixPath(path).name) is None
         ]
         if new and where.parts and _kind_of_folder(Path(above)) is not None:
             inner.append(where.as_posix())
             folders.clear()
-        else:
-            unlisted += new
-    return unlisted, inner
+            continue
+        unlisted += new
+        missing = _lost_list(names) if new and where.parts else None
+        if missing is not None:
+            lost.append(Problem((where / missing).as_posix(), "is missing"))
+    return unlisted, inner, lost
 
 
 def _index_bytes(folder: Path) -> bytes | None:

@@ -10,7 +10,6 @@ of ours.
 
 import hashlib
 import io
-import json
 import os
 import re
 import shlex
@@ -42,8 +41,9 @@ from anchorscope.artefacts.sealed_folder import (
 )
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import UserError
-from anchorscope.files import PARTIAL, read_regular
+from anchorscope.files import is_locked, partial_of, read_regular
 from anchorscope.finished import open_finished
+from anchorscope.json_text import from_json
 from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.page import fragment
 from anchorscope.report.palette import display_name
@@ -96,7 +96,7 @@ class Result:
     lines: tuple[str, ...] = ()
     """What else there is to say of it."""
     command: str | None = None
-    """The command that continues it, where it is not finished."""
+    """The command that continues it, where it is not finished and nobody is at it."""
 
 
 def list_results(root: Path) -> list[Result]:
@@ -118,7 +118,7 @@ def _find_folders(root: Path) -> Iterator[tuple[Path, str]]:
             for name in names
             if not is_deep
             and not name.startswith(".")
-            and not name.endswith(PARTIAL)
+            and partial_of(name) is None
             and name not in inside
         ]
 
@@ -187,10 +187,12 @@ def _run_numbers(
 
 def _read_unfinished(folder: Path) -> dict[str, Any]:
     """A run that was stopped, or is under way."""
-    n = len(json.loads(read_regular(folder / INDEX))["steps"])
+    n = len(from_json(read_regular(folder / INDEX))["steps"])
+    is_running = is_locked(folder)
+    state = "Running" if is_running else "Not finished"
     content = {
         "finished": False,
-        "lines": (f"Not finished: {n} step{' is' if n == 1 else 's are'} done.",),
+        "lines": (f"{state}: {n} step{' is' if n == 1 else 's are'} done.",),
     }
     recipe = folder / "recipe.toml"
     if not recipe.is_file():
@@ -202,7 +204,7 @@ def _read_unfinished(folder: Path) -> dict[str, Any]:
         **content,
         "title": title,
         "about": about,
-        "command": _command("run", recipe, folder),
+        "command": None if is_running else _command("run", recipe, folder),
     }
 
 
@@ -239,12 +241,13 @@ def _read_study(folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
     }
     if done == len(record["runs"]) and not failed:
         return shown
+    is_running = is_locked(folder)
     command = _command("study run", folder / "study.toml", folder)
     return {
         **shown,
         "finished": False,
-        "lines": tuple(failed[:_LINES]),
-        "command": command,
+        "lines": ("Running.",) if is_running else tuple(failed[:_LINES]),
+        "command": None if is_running else command,
     }
 
 

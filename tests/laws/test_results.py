@@ -1,12 +1,11 @@
 """Facts and warnings say what happened to a dataset: whose answers, whose labels, balanced and grouped by what."""
 
 import numpy as np
-import polars as pl
 
 from anchorscope.answers.choose import QuestionSample
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import balanced_by, grouped_by, label_answers
-from anchorscope.artefacts.schema import PATHWAY_COLUMNS, UNAVAILABLE_SCHEMA, empty
+from anchorscope.artefacts.schema import PATHWAY_SCHEMA, UNAVAILABLE_SCHEMA, empty
 from anchorscope.datasets.question import Question
 from anchorscope.items import Item
 from anchorscope.models.language_model import ModelIdentity
@@ -28,7 +27,7 @@ MODEL = ModelIdentity(
     "f" * 64,
     "t" * 64,
 )
-NO_WAYS = pl.DataFrame(schema=dict.fromkeys(PATHWAY_COLUMNS, pl.String()))
+NO_WAYS = empty(PATHWAY_SCHEMA)
 
 
 def dataset(

@@ -104,28 +104,25 @@ def bundles(sandbox: Sandbox) -> None:
     put_bundles(sandbox)
 
 
-BUNDLES = (
-    "BUNDLE",
-    "runs/demo/detectors/bundles/auto",
-    "runs/mine/detectors/bundles/auto",
-    "runs/mine/detectors/bundles/probe",
-)
+LINKS = {
+    "BUNDLE": "fitted/bundles/auto",
+    "runs/demo/detectors": "fitted",
+    "runs/mine/detectors": "fitted",
+}
 
 
 def put_bundles(sandbox: Sandbox) -> None:
-    """Links to a saved detector, where none was written."""
-    for name in BUNDLES:
-        (sandbox.path / name).parent.mkdir(parents=True, exist_ok=True)
-        if not (sandbox.path / name).exists():
-            made = "probe" if name.endswith("probe") else "auto"
-            (sandbox.path / name).symlink_to(
-                sandbox.path / "fitted" / "bundles" / made, target_is_directory=True
-            )
+    """Links to saved detectors, where none were written."""
+    for name, made in LINKS.items():
+        link = sandbox.path / name
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(sandbox.path / made, target_is_directory=True)
 
 
 def take_bundles(sandbox: Sandbox) -> None:
     """The links go: what a command did not write itself stands in its way."""
-    for name in BUNDLES:
+    for name in LINKS:
         if (sandbox.path / name).is_symlink():
             (sandbox.path / name).unlink()
 

@@ -16,6 +16,7 @@ from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.evaluation import COMPARED
 from anchorscope.errors import UserError
+from anchorscope.files import partial_name
 from anchorscope.report import detection
 from anchorscope.report.panel_figure import ExperimentFigure
 from anchorscope.stats.detection_metrics import METRICS
@@ -226,6 +227,30 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
     assert found.manifest["bundles"] == sorted(BUNDLES)
 
 
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+def test_a_model_of_the_hub_is_named_before_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quiet: tuple[str, ...]
+) -> None:
+    """The recipe of a run from elsewhere may name any model: nothing is asked of the hub without a line."""
+    path = write_kept_run(
+        tmp_path / "run",
+        [questions_of("facts")],
+        kept=STATES,
+        features=False,
+        model="strangers/model",
+    )
+
+    def ask_the_hub(*_: object, **__: object) -> None:
+        raise UserError("the hub was asked")
+
+    monkeypatch.setattr(story, "run_recipe", ask_the_hub)
+    result = command(path, "--out", tmp_path / "out", *quiet)
+    assert "the hub was asked" in refused(result)
+    told = result.stderr.splitlines()
+    (named,) = (line for line in told if "with strangers/model, fetched from" in line)
+    assert told.index(named) < len(told) - 1
+
+
 def test_a_run_that_kept_no_states_before_the_answer_has_the_others(
     tmp_path: Path,
 ) -> None:
@@ -373,12 +398,9 @@ def test_what_is_stopped_leaves_what_was_there(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**QUICK, "tosses": 0, "detectors": ("probe",), "bundles": ("probe",)}
-    (tmp_path / "out.anchorscope-partial" / "bundles" / "probe").mkdir(
-        parents=True
-    )  # as a killed one leaves it
-    (
-        tmp_path / "out.anchorscope-partial" / "bundles" / "probe" / "detector.json"
-    ).write_text("{")
+    left = tmp_path / partial_name("out") / "bundles"  # as a killed one leaves it
+    left.mkdir(parents=True)
+    (left / "detector.json").write_text("{")
     earlier = story.detect([run], out=tmp_path / "out", **options)
     kept = files_of(earlier.path)
 

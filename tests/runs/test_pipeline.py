@@ -11,10 +11,13 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from anchorscope import cost
 from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.execute import ray_executor
 from anchorscope.pipeline import run_recipe
+from anchorscope.preview import preview_recipe
 from anchorscope.recipe import Recipe
+from noting import Notes
 from runs_fixtures import table
 from small_facts import rows, unlabelled, write_questions
 from whole_runs import N_LAYERS, TABLES, files_of, quick, watching
@@ -384,6 +387,77 @@ def test_a_mistake_with_fresh_keeps_what_is_there(
     with pytest.raises(UserError):
         run_recipe(recipe.model_copy(update=change), run, fresh=True)
     assert files_of(run) == before
+
+
+def test_what_one_dataset_lacks_is_named_and_keeps_no_other_from_its_chart(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    one_subject = [
+        row | {"subject": "Nowhere", "question": f"Now, {row['question']}"}
+        for row in rows()[:80]
+    ]
+    lumped = write_questions(tmp_path / "lumped.jsonl", one_subject)
+    short = [
+        write_questions(tmp_path / f"short{number}.jsonl", unlabelled(60 + number))
+        for number in (3, 6)
+    ]
+    sets = tuple(f"file:{path}" for path in (*short, lumped))
+    mixed = recipe.model_copy(update={"datasets": (*sets, *recipe.datasets)})
+    quick(mixed, tmp_path / "mixed")
+    manifest = json.loads((tmp_path / "mixed" / "manifest.json").read_text())
+    assert list(manifest["reference_layers"]) == ["facts"]
+    left_out = [line for line in manifest["warnings"] if "not measured" in line]
+    assert len(left_out) == 3
+    assert "Dataset 'lumped': The 80 used items fall into 1 group" in left_out[2]
+    with pytest.raises(TooFewAnswers) as told:
+        quick(recipe.model_copy(update={"datasets": sets}), tmp_path / "none")
+    for name in ("short3", "short6", "lumped"):
+        assert f"Dataset '{name}'" in str(told.value)
+    few = [
+        write_questions(tmp_path / f"few{number}.jsonl", rows()[:number])
+        for number in (40, 50)
+    ]
+    with pytest.raises(TooFewAnswers, match=r"'few40' has too .*'few50' has too few"):
+        quick(
+            recipe.model_copy(
+                update={"datasets": tuple(f"file:{path}" for path in few)}
+            ),
+            tmp_path / "few",
+        )
+
+
+def test_a_run_says_beforehand_what_its_dry_run_said(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same cost, and that its answers are too few for the parts of the evidence."""
+    monkeypatch.setattr(cost, "measured_rate", lambda *_: 1e11)
+    given = recipe.model_copy(update={"random_cuts": None, "report": False})
+    notes = Notes()
+    run_recipe(given, tmp_path / "run", progress=notes)
+    told = preview_recipe(given)["cost"]["sentence"]
+    assert "used answers in a dataset: its parts of the evidence need 300" in told
+    assert told in notes.lines
+    assert notes.lines.index(told) <= 1
+
+
+def test_labels_alone_are_enough_for_a_run(recipe: Recipe, tmp_path: Path) -> None:
+    """Supplied labels need no accepted answers, also where experiments look for other questions' answers."""
+    given = [
+        {name: value for name, value in row.items() if name != "answers"}
+        for row in rows()
+    ]
+    options = {
+        "datasets": (f"file:{write_questions(tmp_path / 'judged.jsonl', given)}",),
+        "evidence": ("knockout", "patching", "matched"),
+        "report": False,
+    }
+    notes = Notes()
+    run_recipe(recipe.model_copy(update=options), tmp_path / "run", progress=notes)
+    directions = [title for title in notes.titles if "principal" in title]
+    assert len(directions) == len(set(directions)) > 3, "each says what it is of"
+    items = table(tmp_path / "run", "items.parquet")
+    assert items["answers"].list.len().max() == 0
+    assert items.filter(pl.col("status") == "used")["truthful"].sum() == N_USED // 2
 
 
 def test_too_few_answers_are_refused_and_the_answers_kept(

@@ -47,6 +47,7 @@ def model_findings(
         probe_scores=base.probe_scores.filter(
             pl.col("layer").is_null() | (pl.col("layer") < layers)
         ),
+        pathways=base.pathways.with_columns(reference_layer=pl.lit(layers // 2)),
         reference_layers=dict.fromkeys(datasets, (layers // 2,) * 5),
     )
 

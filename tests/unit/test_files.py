@@ -9,7 +9,10 @@ import pytest
 from anchorscope.files import (
     folder_beside,
     make_folder,
+    partial_name,
+    partial_of,
     read_regular,
+    remove_partials,
     replacing,
     write_json,
 )
@@ -53,22 +56,50 @@ def test_replacing_takes_whole_folders(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) -> None:
-    left = tmp_path / "step.anchorscope-partial"
+    left = tmp_path / partial_name("step")
     left.mkdir()
     (left / "old").write_text("old")
     with folder_beside(tmp_path / "step") as half_made:
-        assert half_made == left
+        assert half_made != left
         assert list(half_made.iterdir()) == []
+    remove_partials(tmp_path, "other")
+    assert list(tmp_path.iterdir()) == [left]
+    remove_partials(tmp_path, "step")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_json_has_no_nan_and_a_refused_record_leaves_the_old_one(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    "name",
+    [
+        "step.anchorscope-partial",
+        ".anchorscope-partial",
+        "step.0123abcd-0123abcd.anchorscope-partial",
+        partial_name("step").replace("step", "other"),
+        f"{partial_name('step')}.txt",
+    ],
+    ids=[
+        "no letters",
+        "no name",
+        "letters of nobody",
+        "another name",
+        "with an ending",
+    ],
+)
+def test_a_name_with_our_ending_is_the_users_unless_we_chose_it(
+    tmp_path: Path, name: str
 ) -> None:
-    write_json(tmp_path / "one.json", {"é": 1})
-    with pytest.raises(ValueError, match="JSON"):
-        write_json(tmp_path / "one.json", {"é": float("nan")})
-    assert below(tmp_path) == {"one.json": '{\n "é": 1\n}'.encode()}
+    (tmp_path / name).write_text("mine")
+    remove_partials(tmp_path)
+    assert below(tmp_path) == {name: b"mine"}
+    assert partial_of(partial_name("step\n.csv")) == "step\n.csv"
+    assert partial_name("step") != partial_name("step")
+
+
+def test_a_record_that_is_no_json_leaves_the_old_one(tmp_path: Path) -> None:
+    write_json(tmp_path / "one.json", {"é": float("nan")})
+    with pytest.raises(TypeError, match="JSON"):
+        write_json(tmp_path / "one.json", {"é": object()})
+    assert below(tmp_path) == {"one.json": '{\n "é": null\n}'.encode()}
 
 
 def test_what_has_no_end_and_what_is_no_file_is_not_read(tmp_path: Path) -> None:
@@ -87,7 +118,8 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     fsync, replace = os.fsync, os.replace
 
     def name_of(handle: int) -> str:
-        return Path(os.readlink(f"/proc/self/fd/{handle}")).name
+        name = Path(os.readlink(f"/proc/self/fd/{handle}")).name
+        return partial_of(name) or name
 
     def watched(call: Callable[[int], None]) -> Callable[[int], None]:
         return lambda handle: (seen.append(f"fsync {name_of(handle)}"), call(handle))[1]
@@ -105,11 +137,7 @@ def test_a_file_reaches_the_disk_before_its_name_and_that_before_all_else(
     tmp_path: Path, synced: list[str]
 ) -> None:
     write_json(tmp_path / "one.json", [])
-    assert synced == [
-        "fsync one.json.anchorscope-partial",
-        "rename one.json",
-        f"fsync {tmp_path.name}",
-    ]
+    assert synced == ["fsync one.json", "rename one.json", f"fsync {tmp_path.name}"]
 
 
 def test_a_new_folder_reaches_the_disk_with_those_above_it(

@@ -59,6 +59,24 @@ def test_the_light_rooms_need_few_libraries() -> None:
                     assert name.split(".")[0] in allowed, f"{path}: {name}"
 
 
+JSON_WRITERS = {"json.dumps", "json.dump", "json.JSONEncoder"}
+PYDANTIC_WRITERS = {"dump_json", "model_dump_json", "to_json"}
+
+
+def test_json_is_written_in_one_place() -> None:
+    """Anywhere else NaN would be a traceback, or no JSON."""
+    for path in FILES:
+        if path.name == "json_text.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                place = f"{path}:{node.lineno}"
+                assert ast.unparse(node) not in JSON_WRITERS, place
+                assert node.attr not in PYDANTIC_WRITERS, place
+            if isinstance(node, ast.ImportFrom):
+                assert node.module != "json", f"{path}:{node.lineno}"
+
+
 def test_every_dependency_says_why_it_is_there() -> None:
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     project = tomllib.loads(text)["project"]

@@ -26,6 +26,18 @@ def broken(answer, accepted, question):
     return bool(answer)
 
 
+def ending(answer, accepted, question):
+    if question:
+        raise SystemExit(0)
+    return bool(answer)
+
+
+def stopped(answer, accepted, question):
+    if question:
+        raise KeyboardInterrupt
+    return bool(answer)
+
+
 def refuse(row):
     raise Unusable("no such row")
 
@@ -33,6 +45,8 @@ def refuse(row):
 FINE = Grader("fine", grade)
 NAMED_RULES = Grader("rules", grade)
 BROKEN = Grader("broken", broken)
+ENDING = Grader("ending", ending)
+STOPPED = Grader("stopped", stopped)
 LENIENT = Grader("lenient", lambda answer, accepted, question: True)
 RAISING = Grader("raising", lambda answer, accepted, question: 1 / 0)
 FUNCTION = grade
@@ -160,31 +174,67 @@ def test_an_error_in_a_function_of_a_plugin_names_it_and_its_line(
         grader.grade("Paris", ["Paris"], "Where?")
 
 
-def test_a_run_with_a_broken_plugin_stops_at_once(
-    install: Install, tmp_path: Path
-) -> None:
-    install("datasets", half="HALF")
-    paths = os.pathsep.join([str(SOURCES), str(tmp_path)])
-    command = [
-        sys.executable,
-        "-m",
-        "anchorscope",
-        "run",
-        "--model",
-        "nowhere",
-        "--out",
-        str(tmp_path / "out"),
-    ]
-    done = subprocess.run(
-        command,
+def run_with_plugins(folder: Path) -> "subprocess.CompletedProcess[str]":
+    """A run in a process of its own, in which the packages of a folder are installed."""
+    paths = os.pathsep.join([str(SOURCES), str(folder)])
+    words = ["run", "--model", "nowhere", "--out", str(folder / "out")]
+    return subprocess.run(
+        [sys.executable, "-m", "anchorscope", *words],
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_a_run_with_a_broken_plugin_stops_at_once(
+    install: Install, tmp_path: Path
+) -> None:
+    install("datasets", half="HALF")
+    done = run_with_plugins(tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith(
         "error: The plug-in 'half' of package things 1.0 "
     )
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "raise SystemExit",
+        "raise SystemExit(0)",
+        "raise KeyboardInterrupt",
+        "raise GeneratorExit",
+        "class Own(BaseException):\n    pass\nraise Own('x')",
+    ],
+)
+def test_a_plugin_that_ends_the_program_is_an_error(
+    install: Install, tmp_path: Path, ending: str
+) -> None:
+    (tmp_path / "ending.py").write_text(f"{ending}\n")
+    install("datasets", ending="ending:ONE")
+    done = run_with_plugins(tmp_path)
+    assert done.returncode == 2, done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("error: The plug-in 'ending' of package things 1.0 ")
+    assert "failed to import: " in line
+
+
+def test_a_function_of_a_plugin_that_ends_the_program_is_an_error(
+    install: Install,
+) -> None:
+    install("graders", ending="ENDING")
+    (plugin,) = plugins.installed()
+    grader: Grader = plugins.load(plugin)
+    with pytest.raises(UserError, match=r"failed: SystemExit: 0 \(some_things"):
+        grader.grade("Paris", ["Paris"], "Where?")
+
+
+def test_an_interruption_by_the_user_is_no_error_of_a_plugin(install: Install) -> None:
+    install("graders", stopped="STOPPED")
+    (plugin,) = plugins.installed()
+    grader: Grader = plugins.load(plugin)
+    with pytest.raises(KeyboardInterrupt):
+        grader.grade("Paris", ["Paris"], "Where?")

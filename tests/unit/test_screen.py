@@ -83,6 +83,25 @@ def test_the_time_left_is_that_of_steps_of_the_same_kind_at_the_speed_that_was_m
     )  # what comes after belongs to another job
 
 
+def test_a_step_says_whose_it_is_where_there_are_several_datasets() -> None:
+    job = ScreenProgress(lambda: 0.0)
+    names = ("a b/answers", "c/answers", "report")
+    job.plan([PlannedStep(name, "items", 1) for name in names])
+    job.begin("a b/answers")
+    job.begin("model")
+    assert job.step() == "step 1 of 3 (a b)"
+    job.done("a b/answers")
+    job.begin("c/answers")
+    assert job.step() == "step 2 of 3 (c)"
+    job.done("c/answers")
+    job.begin("report")
+    assert job.step() == "step 3 of 3"
+    alone = ScreenProgress(lambda: 0.0)
+    alone.plan(PLAN)
+    alone.begin("d/answers")
+    assert alone.step() == "step 1 of 4"
+
+
 COMMAND = "anchorscope run runs/a-rather-long-name/recipe.toml --out runs/a-rather-long-name --random-cuts 20"
 PARTS = {"together": 0.48, "question": 0.2, "answer": 0.34, "either": -0.02}
 CARD = AnswerCard(

@@ -1,6 +1,6 @@
 """A detector as an uncertainty estimator of lm-polygraph.
 
-estimator = AnchorEstimator("runs/mine/detectors/bundles/auto", model)    # model: lm-polygraph's WhiteboxModel
+estimator = AnchorEstimator("runs/mine", model)    # model: lm-polygraph's WhiteboxModel
 estimate_uncertainty(model, estimator, input_text=estimator.prompt("Who wrote Dracula?"))
 
 lm-polygraph generates; the estimator needs nothing of it but the tokens of inputs and answers, and reads the states

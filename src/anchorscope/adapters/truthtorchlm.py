@@ -1,6 +1,6 @@
 """A detector as a truth method of TruthTorchLM.
 
-method = AnchorTruth("runs/mine/detectors/bundles/auto", model, tokenizer)
+method = AnchorTruth("runs/mine", model, tokenizer)
 generate_with_truth_value(model, messages, question=question, tokenizer=tokenizer, truth_methods=[method])
 """
 

@@ -1,7 +1,7 @@
 """Scores beside those of uqlm: its results in, the same with the detector's columns out, as files.
 
 json.dump({"data": result.data, "metadata": result.metadata}, file)  # in uqlm's environment
-score_file("runs/mine/detectors/bundles/auto", "in.json", "out.json")      # in ours
+score_file("runs/mine", "in.json", "out.json")      # in ours
 UQResult(json.load(file)).to_df()                                    # there again, with the columns `SCORES`
 
 uqlm needs transformers below 5 and NumPy below 2, so files go between two environments; reading and writing them needs
@@ -9,13 +9,13 @@ the standard library only. A result's `to_dict()` has lost the prompts (0.6.7), 
 """
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import UserError
 from anchorscope.files import replacing
+from anchorscope.json_text import to_json
 
 if TYPE_CHECKING:
     from anchorscope.detectors.detector import Detector, Score
@@ -105,9 +105,7 @@ def with_scores(result: Mapping[str, Any], scores: "Iterable[Score]") -> dict[st
 
 def write_result(path: str | Path, result: Mapping[str, Any]) -> None:
     """As JSON, whole or not at all."""
-    text = (
-        json.dumps(_plain(result), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    )
+    text = to_json(result, ascii=False, indent=1) + "\n"
     try:
         with replacing(Path(path)) as half_made:
             half_made.write_text(text, encoding="utf-8")
@@ -115,12 +113,3 @@ def write_result(path: str | Path, result: Mapping[str, Any]) -> None:
         raise UserError(
             f"The file {str(path)!r} cannot be written ({error.strerror}); choose another place."
         ) from None
-
-
-def _plain(value: Any) -> Any:
-    """NaN and infinity become null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -4,6 +4,7 @@ Of the distinct questions, the `limit` with the smallest seeded hash are asked: 
 """
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ class QuestionSample:
     questions: list[Question]
     read: int
     bad: int
-    """Unusable rows; a question without any word has no key words to cut."""
+    """Unusable rows, empty ones among them; a question without any word has no key words to cut."""
     repeated: int
     few_shot: int
     """Left out because the prompt's examples are about them."""
@@ -50,10 +51,9 @@ def choose_questions(
     sample: list[
         tuple[int, int, Question]
     ] = []  # a heap by falling hash, once it is full
-    left_out = dict.fromkeys(("wordless", "repeated", "few-shot", "yes/no"), 0)
+    left_out = dict.fromkeys(("repeated", *_REASONS), 0)
     for position, question in enumerate(reading):
-        texts = question_key(question.question), *question.context, question.thinking
-        key = small_hash("\0".join(filter(None, texts)), seed)
+        key = small_hash(_all_that_is_asked(question), seed)
         if key in seen:
             left_out["repeated"] += 1
             continue
@@ -72,15 +72,24 @@ def choose_questions(
             question for _, _, question in sorted(sample, key=lambda entry: entry[1])
         ],
         read=reading.rows,
-        bad=reading.bad + left_out["wordless"],
+        bad=reading.bad + reading.empty + left_out["wordless"],
         repeated=left_out["repeated"],
         few_shot=left_out["few-shot"],
         yes_no=left_out["yes/no"],
     )
 
 
+def _all_that_is_asked(question: Question) -> str:
+    """Equal for questions of which one is asked."""
+    texts = question_key(question.question), *question.context, question.thinking
+    return "\0".join(filter(None, texts))
+
+
+_REASONS = ("wordless", "few-shot", "yes/no")
+
+
 def why_not_asked(question: Question, yes_no: str = "drop") -> str:
-    """Why a question isn't asked; empty if it may be."""
+    """Why a question isn't asked, one of `_REASONS`; empty if it may be."""
     words = normalise(question.question)
     if not words:
         return "wordless"
@@ -92,7 +101,7 @@ def why_not_asked(question: Question, yes_no: str = "drop") -> str:
 
 
 def _describe_nothing_to_ask(reading: Reading, left_out: dict[str, int]) -> str:
-    counts = {"bad": reading.bad, **left_out}
+    counts = {"bad": reading.bad, "empty": reading.empty, **left_out}
     reasons = (
         ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         or "no rows"
@@ -193,15 +202,16 @@ def require_possible(outlooks: Mapping[str, Outlook], limit: int | None) -> None
     """Refuses a run for which none of its datasets can be enough."""
     if any(outlook.is_enough for outlook in outlooks.values()):
         return
-    name, outlook = next(iter(outlooks.items()))
     more = (
         f"raise --limit (now {limit:,})"
         if limit is not None and limit < FOR_A_CHART
         else "add questions to it"
     )
-    raise TooFewAnswers(
-        f"Dataset {name!r} has too few questions: {outlook.sentence}; {more}."
-    )
+    short = [
+        f"Dataset {name!r} has too few questions: {outlook.sentence}"
+        for name, outlook in outlooks.items()
+    ]
+    raise TooFewAnswers(f"{'. '.join(short)}; {more}.")
 
 
 _OPTIONAL = {
@@ -212,13 +222,13 @@ _OPTIONAL = {
 def take_survey(
     questions: Iterable[Question], examples: int = 3
 ) -> tuple[dict[str, Any], Outlook, list[Question]]:
-    """Counts over the distinct questions, what a run would get from them, and the first few."""
-    counts = Counter(
-        dict.fromkeys(
-            ("questions", "repeated", "wordless", "yes_no", "answers", "labelled_true"),
-            0,
-        )
-    )
+    """Counts over the distinct questions, what a run would get from them, and the first few.
+
+    Those left out for a reason and those asked add up to the distinct questions.
+    """
+    of_questions = ("questions", "repeated", *_REASONS)
+    of_supplied_answers = ("answers", "labelled_true", "several_lines")
+    counts = Counter(dict.fromkeys((*of_questions, *of_supplied_answers), 0))
     filled, relations, metadata = (
         Counter(dict.fromkeys(_OPTIONAL, 0)),
         Counter[str](),
@@ -226,16 +236,16 @@ def take_survey(
     )
     seen, first, asked = set[int](), list[Question](), LabelCounter()
     for question in questions:
-        digest = small_hash(question_key(question.question))
+        digest = small_hash(_all_that_is_asked(question))
         if digest in seen:
             counts["repeated"] += 1
             continue
         seen.add(digest)
         counts["questions"] += 1
-        counts["wordless"] += not normalise(question.question)
-        counts["yes_no"] += asks_yes_no(question.question, question.answers)
         counts["answers"] += len(question.answers)
         counts["labelled_true"] += question.truthful is True
+        lines = (question.model_answer or "").strip().splitlines()
+        counts["several_lines"] += len(lines) > 1
         filled.update(
             name
             for name, field in _OPTIONAL.items()
@@ -245,12 +255,15 @@ def take_survey(
         metadata.update(
             name for name, value in question.metadata.items() if value is not None
         )
-        if not why_not_asked(question):
+        reason = why_not_asked(question)
+        if reason:
+            counts[reason] += 1
+        else:
             asked.add(question)
         if len(first) < examples:
             first.append(question)
     record = {
-        **counts,
+        **{re.sub("[-/]", "_", name): count for name, count in counts.items()},
         "filled": filled,
         "relations": dict(relations.most_common()),
         "metadata": metadata,

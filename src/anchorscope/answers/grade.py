@@ -14,12 +14,15 @@ from typing import NamedTuple
 from anchorscope.answers.grade_names import (
     LISTS,
     WORDS,
+    ParsedQuestion,
     alias_readings,
+    longer_names,
     numerals,
     ordinal_value,
     parse_question,
     readings,
     same_name,
+    stands_in,
 )
 from anchorscope.datasets.text import (
     ARTICLES,
@@ -102,11 +105,18 @@ def _strip_phrases(whole: tuple[str, ...]) -> tuple[str, ...]:
     return core[: len(core) - len(closing)]
 
 
-def denies(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the answer names the words only to deny them."""
+def denies(parsed: ParsedAnswer, wanted: tuple[str, ...]) -> bool:
+    """Whether the answer names the words only to deny them, or inside another name ("West Virginia")."""
     places = list(occurrences(wanted, parsed.words))
+    others = [
+        place
+        for name in longer_names(wanted)
+        for place in occurrences(name, parsed.words)
+    ]
     return bool(places) and all(
-        _denied(parsed, first, after) for first, after in places
+        _denied(parsed, first, after)
+        or any(start <= first and after <= end for start, end in others)
+        for first, after in places
     )
 
 
@@ -172,17 +182,18 @@ def grade(answer: str, accepted: Sequence[str], question: str | None = None) -> 
         return bool(stripped) and any(
             stripped == alias.strip().casefold() for alias in accepted
         )
+    asked = parse_question(question or "")
     offered = guesses(answer)
-    if offered:
-        chosen = [
-            alias
-            for alias in accepted
-            if "or" in words(alias) or words(alias) == parsed.whole
-        ]
-        return any(_matches_alias(parsed, alias, question) for alias in chosen) or all(
-            grade(part, accepted, question) for part in offered
-        )
-    return any(_matches_alias(parsed, alias, question) for alias in accepted)
+    if not offered:
+        return any(_matches_alias(parsed, alias, asked) for alias in accepted)
+    chosen = [
+        alias
+        for alias in accepted
+        if "or" in words(alias) or words(alias) == parsed.whole
+    ]
+    return any(_matches_alias(parsed, alias, asked) for alias in chosen) or all(
+        grade(part, accepted, question) for part in offered
+    )
 
 
 @dataclass(frozen=True)
@@ -197,30 +208,22 @@ class Grader:
 RULES = Grader("rules", grade)
 
 
-def _matches_alias(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
+def _matches_alias(parsed: ParsedAnswer, alias: str, asked: ParsedQuestion) -> bool:
     wanted = words(alias)
     short = is_short(wanted)
     if not wanted or (short and _MARKS.findall(parsed.text) != _MARKS.findall(alias)):
         return False
     if wanted in (("yes",), ("no",)):
         return yes_or_no(parsed) == wanted[0] or wanted == parsed.whole
-    numeric = _compare_numbers(parsed, alias, wanted, question)
+    numeric = _compare_numbers(parsed, alias, wanted, asked)
     if numeric is not None:
         return numeric
     if wanted == parsed.whole:
-        return not _repeats(parsed, wanted, question)
+        return not asked.is_repeated(wanted, parsed.words)
     if not short and _contains(parsed, alias):
-        return not _repeats(parsed, wanted, question) and not denies(parsed, wanted)
-    return _resembles(parsed, wanted) and _matches_name(parsed, alias, question)
-
-
-def _repeats(parsed: ParsedAnswer, wanted: Sequence[str], question: str | None) -> bool:
-    if not question:
-        return False
-    parsed_question = parse_question(question)
-    return parsed_question.gives(
-        wanted, parsed.words
-    ) or parsed_question.prefers_another(wanted, parsed.words)
+        repeated = asked.is_repeated(wanted, parsed.words)
+        return not repeated and not denies(parsed, wanted)
+    return _matches_name(parsed, alias, asked)
 
 
 def _contains(parsed: ParsedAnswer, alias: str) -> bool:
@@ -230,18 +233,20 @@ def _contains(parsed: ParsedAnswer, alias: str) -> bool:
         if any(needle in haystack for haystack in haystacks):
             return True
     # An accepted answer with an article of its own ("Vitamin A") may have lost another one before it.
-    return not ARTICLES.isdisjoint(read[0]) and any(
-        True for _ in occurrences(read[0], parsed.words)
-    )
+    return not ARTICLES.isdisjoint(read[0]) and stands_in(read[0], parsed.words)
 
 
 def _compare_numbers(
-    parsed: ParsedAnswer, alias: str, wanted: Sequence[str], question: str | None
+    parsed: ParsedAnswer, alias: str, wanted: tuple[str, ...], asked: ParsedQuestion
 ) -> bool | None:
     """What dates and numbers decide; None if they say nothing."""
-    has_digits = any(character.isdigit() for word in parsed.words for character in word)
-    if not has_digits or not any(word[0].isdigit() for word in wanted):
+    if not any(word[0].isdigit() for word in wanted):
         return None
+    if not any(character.isdigit() for character in "".join(numerals(parsed.words))):
+        return None
+    span = _YEARS.fullmatch(alias.strip())
+    if span and span.groups() in _YEARS.findall(parsed.text):
+        return not denies(parsed, wanted)
     dates = as_date(alias)
     if any(given.gives(date) for given in dates_in(parsed.text) for date in dates):
         return not denies(parsed, wanted) and not any(
@@ -249,38 +254,18 @@ def _compare_numbers(
         )
     if any(date.month is not None or (date.year or 0) < 0 for date in dates):
         return None
-    silent = (
-        WORDS["fillers"] | parse_question(question).words
-        if question
-        else WORDS["fillers"]
-    )
+    silent = WORDS["fillers"] | asked.words
     return compare(numbers_in(parsed.text), numbers_in(alias), silent)
 
 
-def _resembles(parsed: ParsedAnswer, wanted: Sequence[str]) -> bool:
-    """Whether the two share a word, all letters, or the first ones: a cheap test before the careful ones."""
-    core = parsed.core
-    if (
-        not set(core).isdisjoint(wanted)
-        or core[-1][:3] == wanted[-1][:3]
-        or "".join(core) == "".join(wanted)
-    ):
-        return True
-    return 1 in (len(core), len(wanted)) and core[0][0] == wanted[0][0]
-
-
-def _matches_name(parsed: ParsedAnswer, alias: str, question: str | None) -> bool:
+def _matches_name(parsed: ParsedAnswer, alias: str, asked: ParsedQuestion) -> bool:
     if max(len(parsed.text), len(alias)) > LONGEST_NAME:
         return False
-    parsed_question = parse_question(question) if question else None
-    if parsed_question is not None:
-        if not parsed_question.offers_choice and parsed_question.words.issuperset(
-            parsed.core
-        ):
-            return False
-        if parsed_question.is_another_option(words(alias), parsed.core):
-            return False
-    return same_name(parsed.text, parsed.core, alias, parsed_question)
+    if not asked.offers_choice and asked.words.issuperset(parsed.core):
+        return False
+    if asked.is_another_option(words(alias), parsed.core):
+        return False
+    return same_name(parsed.text, parsed.core, alias, asked)
 
 
 UNITS = {name: group[0] for group in _phrases("units") for name in group}

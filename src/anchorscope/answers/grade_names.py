@@ -13,23 +13,26 @@ from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
 
+from rapidfuzz.distance import OSA
+
 from anchorscope.datasets.text import ARTICLES, Word, located_words, occurrences, words
 
-LISTS = tomllib.loads(
-    (files("anchorscope.answers") / "grade_words.toml").read_text(encoding="utf-8")
-)
+
+def _table(name: str) -> dict[str, dict[str, str]]:
+    return tomllib.loads(
+        (files("anchorscope.answers") / name).read_text(encoding="utf-8")
+    )
+
+
+LISTS = _table("grade_words.toml")
 WORDS = {name: frozenset(text.split()) for name, text in LISTS["words"].items()}
 _SHORTENED: dict[str, str] = LISTS["shortened"]
-_SMALL_ORDINALS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
-    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"""
-_TENS_ORDINALS = (
-    "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"
+_ORDINAL_WORDS = """first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth
+    fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth
+    twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"""
+_ORDINALS = dict(
+    zip(_ORDINAL_WORDS.split(), (*range(1, 20), *range(20, 100, 10)), strict=True)
 )
-_ORDINALS = {word: value for value, word in enumerate(_SMALL_ORDINALS.split(), start=1)}
-_ORDINALS |= {
-    word: value
-    for value, word in zip(range(20, 100, 10), _TENS_ORDINALS.split(), strict=True)
-}
 _DIGIT_ORDINAL = re.compile(r"([0-9]{1,9})(?:st|nd|rd|th)")
 _TENS_DIGITS = re.compile(r"0*[2-9]0")
 _ROMAN = re.compile(
@@ -41,6 +44,37 @@ _ROMAN_ALONE = ("i", "v", "x")  # "C", "D", "L" and "M" alone are letters: "Vita
 _SPACING_LENGTH = (
     5  # letters from which "pingpong" and "ping pong" are taken for the same
 )
+
+
+def _names(line: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(words(name) for name in line.split("|"))
+
+
+PLACES: list[frozenset[tuple[str, ...]]] = []
+"""States, provinces and countries, each with its code and names."""
+_STATES: set[tuple[str, ...]] = set()
+"""Names of countries and large parts of them, of which none holds another as its part."""
+for _kind, _codes in _table("places.toml").items():
+    for _code, _line in _codes.items():
+        PLACES.append(_names(f"{_code}|{_line}"))
+        if _kind not in ("provinces_ca", "states_au"):
+            _STATES |= _names(_line)
+_NAMESAKES = _names(LISTS["phrases"]["namesakes"])
+
+
+@lru_cache(maxsize=1 << 10)
+def longer_names(name: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Known names that hold another one's name: "West Virginia" of Virginia, "Martin Luther King" of Martin Luther."""
+    for known in (_STATES, _NAMESAKES):
+        if name in known:
+            return [
+                other
+                for other in known
+                if other != name
+                and stands_in(name, other)
+                and not any(place.issuperset((name, other)) for place in PLACES)
+            ]
+    return []
 
 
 def ordinal_value(word: str) -> int | None:
@@ -129,11 +163,7 @@ def same_but_spacing(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
 
 def stands_in(needle: Sequence[str], haystack: Sequence[str]) -> bool:
     """Whether the words of `needle` stand together in `haystack`."""
-    size = len(needle)
-    return any(
-        tuple(haystack[index : index + size]) == tuple(needle)
-        for index in range(len(haystack) - size + 1)
-    )
+    return any(True for _ in occurrences(needle, haystack))
 
 
 _WHO = re.compile(r"\b(?:who|whom|whose|who's)\b", re.I)
@@ -161,6 +191,7 @@ _SHORTEST_PART = 4  # letters that a part of an option needs to stand for it
 class ParsedQuestion:
     text: str
     located: tuple[Word, ...]
+    texts: tuple[str, ...]
     words: frozenset[str]
     """Its words, and the singular of each."""
     asks_person: bool
@@ -171,23 +202,23 @@ class ParsedQuestion:
     asks_capital: bool
     """Whether it asks for a capital, which may share its country's name."""
 
+    def is_repeated(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
+        """Whether naming `alias` in this answer says nothing that the question doesn't, or another option, too."""
+        return self.gives(alias, answer) or self.prefers_another(alias, answer)
+
     def gives(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether naming `alias` in this answer only repeats the question."""
-        texts = [word.text for word in self.located]
-        answer_words = [word for word in answer if word not in ARTICLES]
-        plain = [text for text in texts if text not in ARTICLES]
         if self.offers_choice:
             return False
-        if len(answer_words) > len(alias) and stands_in(answer_words, plain):
+        answer_words = [word for word in answer if word not in ARTICLES]
+        if len(answer_words) > len(alias) and stands_in(answer_words, self.texts):
             return True
-        places = list(occurrences(alias, texts))
+        places = list(occurrences(alias, self.texts))
         if not places:
             joined = [
                 word.text for word in located_words(self.text)
             ]  # "womens", where `located` has "women" and "'s"
-            return any(
-                True for _ in occurrences(alias, joined)
-            ) or self._shortens_a_name(alias)
+            return stands_in(alias, joined) or self._shortens_a_name(alias)
         if self.asks_capital or any(
             self._inside_a_name(first, after) for first, after in places
         ):
@@ -218,24 +249,18 @@ class ParsedQuestion:
 
     def is_another_option(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the question offers this accepted answer and, separately, the answer."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
         if not self.offers_choice or stands_in(answer, alias):
             return False
-        return stands_in(alias, texts) and stands_in(answer, texts)
+        return stands_in(alias, self.texts) and stands_in(answer, self.texts)
 
     def chooses(self, alias: Sequence[str], answer: Sequence[str]) -> bool:
         """Whether the answer is a part of this option that occurs nowhere else in the question."""
-        texts = [word.text for word in self.located if word.text not in ARTICLES]
-        if (
-            not self.offers_choice
-            or not stands_in(answer, alias)
-            or sum(map(len, answer)) < _SHORTEST_PART
-        ):
-            return False
         return (
-            len(list(occurrences(answer, texts)))
-            == len(list(occurrences(alias, texts)))
-            == 1
+            self.offers_choice
+            and stands_in(answer, alias)
+            and sum(map(len, answer)) >= _SHORTEST_PART
+            and len(list(occurrences(answer, self.texts))) == 1
+            and len(list(occurrences(alias, self.texts))) == 1
         )
 
     def _is_capitalised(self, index: int) -> bool:
@@ -303,11 +328,11 @@ class ParsedQuestion:
 
     def _shortens_a_name(self, alias: Sequence[str]) -> bool:
         """Whether the words are a name of the question without its middle: "Mary Blunt" of "Mary Ann Blunt"."""
-        texts = [word.text for word in self.located]
-        if len(alias) < 2 or alias[0] not in texts or alias[-1] not in texts:
+        if len(alias) < 2 or not {alias[0], alias[-1]} <= set(self.texts):
             return False
-        start, end = texts.index(alias[0]), texts.index(alias[-1])
-        run = texts[start : end + 1]
+        start = self.texts.index(alias[0])
+        end = self.texts.index(alias[-1])
+        run = self.texts[start : end + 1]
         shortened = len(alias) <= len(run) <= len(alias) + 2 and set(run).issuperset(
             alias
         )
@@ -335,11 +360,12 @@ def _asks_person(question: str) -> bool:
 @lru_cache(maxsize=1 << 10)
 def parse_question(question: str) -> ParsedQuestion:
     located = tuple(located_words(question, split_possessive=True))
-    texts = {word.text for word in located}
+    texts = tuple(word.text for word in located)
     return ParsedQuestion(
         text=question,
         located=located,
-        words=frozenset(texts | {singular(text) for text in texts}),
+        texts=texts,
+        words=frozenset((*texts, *map(singular, texts))),
         asks_person=_asks_person(question),
         asks_several=bool(_SEVERAL.search(question)),
         offers_choice=bool(_CHOICE.search(question)),
@@ -361,6 +387,8 @@ _HIGHEST_REGNAL = (
 )
 _SHORTEST_ACRONYM = 3
 _SHORTEST_MISSPELT = 6
+_COMMON = 3.0  # Zipf's scale: once in a million words
+_IN_USE = 2.0  # once in ten million
 
 
 @lru_cache(maxsize=1 << 14)
@@ -391,26 +419,25 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
     return tuple(form for form in dict.fromkeys(candidates) if sum(map(len, form)) > 2)
 
 
-def without_titles(name: Sequence[str]) -> tuple[str, ...]:
-    """A name without honorifics before it and degrees after it, but never down to nothing."""
+def _without_honorifics(name: Sequence[str]) -> tuple[str, ...]:
     rest = tuple(name)
     while len(rest) > 1 and rest[0] in WORDS["titles"]:
         rest = rest[1:]
+    return rest
+
+
+def without_titles(name: Sequence[str]) -> tuple[str, ...]:
+    """A name without honorifics before it and degrees after it, but never down to nothing."""
+    rest = _without_honorifics(name)
     while len(rest) > 1 and rest[-1] in WORDS["suffixes"]:
         rest = rest[:-1]
     return rest
 
 
-def without_classes(
-    name: Sequence[str], question: ParsedQuestion | None
-) -> tuple[str, ...]:
+def without_classes(name: Sequence[str], question: ParsedQuestion) -> tuple[str, ...]:
     """A name without the kind of thing that the question mentions already: "River", "Battle of"."""
-    droppable = (
-        WORDS["always_classes"]
-        if question is None
-        else WORDS["always_classes"] | (WORDS["classes"] & question.words)
-    )
-    if question is not None and "mountain" in question.words:
+    droppable = WORDS["always_classes"] | (WORDS["classes"] & question.words)
+    if "mountain" in question.words:
         droppable |= {"mt"}
     rest = tuple(name)
     if len(rest) > 2 and rest[1] == "of" and rest[0] in droppable | WORDS["before_of"]:
@@ -456,12 +483,20 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
     ):
         return False
     if len(given) < len(accepted) and accepted[-len(given) :] == given:
-        return True
+        return not _is_namesake(given, accepted)
     first_names = _spread(accepted[:-1], _initials(alias))
     # The answer may describe before it names: "English author Mary Blunt".
     initials = _initials(answer)
-    others = [_spread(given[index:-1], initials) for index in range(len(given) - 1)]
-    return any(_first_names_fit(first_names, other) for other in others)
+    return any(
+        _first_names_fit(first_names, _spread(given[index:-1], initials))
+        and not _is_namesake(given[index:], accepted)
+        for index in range(len(given) - 1)
+    )
+
+
+def _is_namesake(given: tuple[str, ...], accepted: tuple[str, ...]) -> bool:
+    """Whether both are known people: "John Adams" is not John Quincy Adams."""
+    return given != accepted and _NAMESAKES.issuperset((given, accepted))
 
 
 def _first_names_fit(accepted: Sequence[str], other: Sequence[str]) -> bool:
@@ -482,46 +517,52 @@ def _looks_like_a_person(alias: str) -> bool:
     )
 
 
-def _misspelt(words_a: Sequence[str], words_b: Sequence[str]) -> bool:
-    """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson"."""
-    differing = [
-        pair for pair in zip(words_a, words_b, strict=False) if pair[0] != pair[1]
-    ]
-    if len(words_a) != len(words_b) or len(words_a) < 2 or len(differing) != 1:
+def _misspelt(
+    given: Sequence[str], accepted: Sequence[str], question: ParsedQuestion
+) -> bool:
+    """Whether names of several words differ in one letter of one long word: "Hans Christian Anderson".
+
+    A known word is another name ("Steve Martin" is not Steve Marvin), unless two other words agree; but where the
+    question asks for no person, it may have an ending ("Russian Orthodoxy").
+    """
+    if len(given) != len(accepted):
         return False
-    short, long = sorted(differing[0], key=len)
+    differing = [
+        pair for pair in zip(given, accepted, strict=True) if pair[0] != pair[1]
+    ]
+    if len(differing) != 1 or len(given) == 1:
+        return False
+    own, wanted = differing[0]
     if (
-        len(short) < _SHORTEST_MISSPELT
-        or len(long) - len(short) > 1
-        or not (short + long).isalpha()
+        min(len(own), len(wanted)) < _SHORTEST_MISSPELT
+        or not (own + wanted).isalpha()
+        or own[0] != wanted[0]
+        or OSA.distance(own, wanted, score_cutoff=1) > 1
     ):
         return False
-    index = next(
-        (i for i, (a, b) in enumerate(zip(short, long, strict=False)) if a != b),
-        len(short),
-    )
-    swapped = (
-        short[:index]
-        + short[index + 1 : index + 2]
-        + short[index : index + 1]
-        + short[index + 2 :]
-    )
+    agreeing = set(given) - {own} - WORDS["prepositions"] - WORDS["classes"]
+    asks_thing = question.text and not question.asks_person
+    has_ending = asks_thing and (own[:-1] == wanted or own == wanted[:-1])
+    return len(agreeing) > 1 or has_ending or not _are_two_names(own, wanted)
+
+
+def _are_two_names(given: str, accepted: str) -> bool:
+    """Whether both words are in use, the answer's often enough to be no misspelling of the accepted one."""
+    from wordfreq import zipf_frequency  # only here: it takes a quarter of a second
+
     return (
-        short[index:] == long[index + 1 :]
-        or short[index + 1 :] == long[index + 1 :]
-        or swapped == long
+        zipf_frequency(given, "en") >= _COMMON
+        and zipf_frequency(accepted, "en") >= _IN_USE
     )
 
 
-def _is_acronym(short: str, long: Sequence[str]) -> bool:
+def _is_acronym(short: Sequence[str], long: Sequence[str]) -> bool:
     """Whether a word consists of the others' initials: "NBA", also without "of" and "the"."""
-    if len(short) < _SHORTEST_ACRONYM or not short.isalpha():
+    letters = "".join(short)
+    if len(short) > 1 or len(letters) < _SHORTEST_ACRONYM or not letters.isalpha():
         return False
-    minor = ("of", "and", "for", "in", "to")
-    return short in (
-        "".join(w[0] for w in long),
-        "".join(w[0] for w in long if w not in minor),
-    )
+    major = [word for word in long if word not in ("of", "and", "for", "in", "to")]
+    return letters in ("".join(w[0] for w in long), "".join(w[0] for w in major))
 
 
 def _plural(core: Sequence[str], form: Sequence[str]) -> bool:
@@ -535,15 +576,22 @@ def _parts(text: str) -> frozenset[tuple[str, ...]]:
     return frozenset(part for part in listed if part)
 
 
+def _contradict(given: Sequence[str], accepted: Sequence[str]) -> bool:
+    """Whether ranks or generations differ: "King George" and Prince George, "Jr." and "Sr."."""
+    ranks = {given[0], accepted[0]}
+    generations = {given[-1], accepted[-1]}
+    return len(ranks & WORDS["ranks"]) == 2 or generations == {"jr", "sr"}
+
+
 def same_name(
-    answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion | None
+    answer: str, core: tuple[str, ...], alias: str, question: ParsedQuestion
 ) -> bool:
     """Whether the whole answer is another way to write the accepted one."""
+    if _contradict(readings(core)[0], alias_readings(alias)[0]):
+        return False
     is_noun = alias.strip()[:1].islower()
-    cores = list(
-        dict.fromkeys(
-            (*readings(core), without_titles(core), without_classes(core, question))
-        )
+    cores = dict.fromkeys(
+        (*readings(core), _without_honorifics(core), without_classes(core, question))
     )
     for form in _known_forms(alias, question):
         if any(
@@ -553,57 +601,39 @@ def same_name(
             for own in cores
         ):
             return True
-        if _misspelt(core, form):
-            return True
-        if (len(core) == 1 and _is_acronym(core[0], form)) or (
-            len(form) == 1 and _is_acronym(form[0], core)
+        if (
+            _misspelt(core, form, question)
+            or _is_acronym(core, form)
+            or _is_acronym(form, core)
         ):
             return True
-    if "and" in core and _parts(answer) == _parts(alias):
-        return True
-    if _same_place(answer, alias) or (
-        question is not None and question.chooses(words(alias), core)
-    ):
-        return True
     return (
-        question is not None
-        and question.asks_person
-        and same_person(answer, core, _PARENTHESES.sub("", alias))
+        ("and" in core and _parts(answer) == _parts(alias))
+        or _same_place(answer, alias)
+        or question.chooses(words(alias), core)
+        or (
+            question.asks_person
+            and same_person(answer, core, _PARENTHESES.sub("", alias))
+        )
     )
 
 
-def _known_forms(
-    alias: str, question: ParsedQuestion | None
-) -> Iterator[tuple[str, ...]]:
+def _known_forms(alias: str, question: ParsedQuestion) -> Iterator[tuple[str, ...]]:
+    if question.asks_several and "," in alias:
+        return
     for form in forms(alias):
-        if question is not None and question.asks_several and "," in alias:
-            continue
-        yield form
-        untitled, unclassed = without_titles(form), without_classes(form, question)
-        yield from (
-            other
-            for other in (untitled, unclassed)
-            if other != form and sum(map(len, other)) > 2
-        )
+        known = (form, without_titles(form), without_classes(form, question))
+        for other in dict.fromkeys(known):
+            if sum(map(len, other)) > 2:
+                yield other
 
 
 def _same_place(answer: str, alias: str) -> bool:
     """Whether "Madison, WI" is "Madison, Wisconsin"."""
-    given, wanted = (
-        [words(part) for part in text.split(",")] for text in (answer, alias)
-    )
-    if (
-        len(given) != 2
-        or len(wanted) != 2
-        or given[0] != wanted[0]
-        or not given[1]
-        or not wanted[1]
-    ):
-        return False
-    short, long = sorted(("".join(given[1]), "".join(wanted[1])), key=len)
-    letters = iter(long)
+    town, comma, given = answer.rpartition(",")
+    wanted_town, wanted_comma, wanted = alias.rpartition(",")
     return (
-        len(short) == 2
-        and short[0] == long[0]
-        and all(letter in letters for letter in short)
+        bool(comma and wanted_comma)
+        and words(town) == words(wanted_town)
+        and any(place.issuperset((words(given), words(wanted))) for place in PLACES)
     )

@@ -9,12 +9,12 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from anchorscope.artefacts.forms import check_form
 from anchorscope.artefacts.schema import SCHEMA_VERSION
 from anchorscope.artefacts.sealed_folder import (
     INDEX,
@@ -27,25 +27,27 @@ from anchorscope.artefacts.sealed_folder import (
     facts_of,
     open_locked,
     read_json,
-    read_sealed,
     refuse_foreign,
     sealed,
     unsealed,
     wrong_with,
 )
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, PARTIAL, files_below, remove_files, write_json
+from anchorscope.files import (
+    LOCK,
+    files_below,
+    remove_files,
+    remove_partials,
+    write_json,
+)
 from anchorscope.progress import Progress, Silent
 
 WORK = "work"
-RESULTS = f"results{PARTIAL}"
-"""Where results are written before they are put in their place."""
+RESULTS = "results"
+"""Beside this name results are written before they are put in their place."""
 _MARK = "anchorscope run"
 _LISTS = ("results", "arriving", "leaving", "notes", "events")
 _STEP_FILE = re.compile(rf"{WORK}/(?:.+/)?[^/]+-[0-9a-f]{{12}}/.+", re.DOTALL)
-_HALF_MADE = re.compile(
-    rf"[a-z-]+-[0-9a-f]{{12}}{re.escape(PARTIAL)}|{re.escape(RESULTS)}"
-)
 
 
 class OtherVersion(UserError):
@@ -108,7 +110,9 @@ class RunFolder(OwnFiles):
     def is_own(self, name: str) -> bool:
         """Whether this run wrote a file: of a step, or as an unchanged result."""
         if any(name in record.files for record in self.steps.values()):
-            return (self.path / name).is_symlink() or not (self.path / name).is_dir()
+            return (
+                not (self.path / name).is_symlink() and not (self.path / name).is_dir()
+            )
         return super().is_own(name)
 
     # What goes
@@ -139,13 +143,8 @@ class RunFolder(OwnFiles):
         }
         if names or self.leaving:
             self.drop(names)
-        for half_made in (
-            *self.work.glob("*"),
-            *self.work.glob("*/*"),
-            self.path / RESULTS,
-        ):
-            if _HALF_MADE.fullmatch(half_made.name) and half_made.is_dir():
-                shutil.rmtree(half_made)
+        for folder in (self.path, self.work, *self.work.glob("*/")):
+            remove_partials(folder)
 
     def abandon(self) -> None:
         """Removes a run that never got anywhere, and the folder that it made."""
@@ -169,14 +168,15 @@ class RunFolder(OwnFiles):
             self.tell(
                 f"the finished run was changed: {wrong}; its results are written again"
             )
-        return not self._forget_damaged_steps() and wrong is None
+        return not self.forget_damaged_steps() and wrong is None
 
-    def _forget_damaged_steps(self) -> bool:
+    def forget_damaged_steps(self, with_large: bool = True) -> bool:
         """Removes damaged steps from the index, so that they are made again if needed."""
         damaged = {
             name
             for name, record in self.steps.items()
-            if damage(self.path, record.files) is not None
+            if (with_large or not record.large)
+            and damage(self.path, record.files) is not None
         }
         for name in damaged:
             files = self.steps.pop(name).files
@@ -277,7 +277,7 @@ def _refuse(path: Path) -> None:
             raise UserError(
                 f"The run in {str(path)!r} has no {INDEX} and cannot be resumed; choose another --out."
             )
-    refuse_foreign(path, (LOCK, f"{INDEX}{PARTIAL}"))
+    refuse_foreign(path, (LOCK,))
 
 
 def _refuse_links(run: RunFolder) -> None:
@@ -286,12 +286,7 @@ def _refuse_links(run: RunFolder) -> None:
     folders = {
         run.path / part for name in listed for part in PurePosixPath(name).parents
     }
-    folders |= {
-        run.work,
-        run.path / RESULTS,
-        *run.work.glob("*"),
-        *run.work.glob("*/*"),
-    }
+    folders |= {run.path / INDEX, run.work, *run.work.glob("*"), *run.work.glob("*/*")}
     links = sorted(
         folder.relative_to(run.path).as_posix()
         for folder in folders
@@ -314,19 +309,21 @@ def is_run(folder: Path) -> bool:
 def read_index(folder: Path) -> RunFolder:
     """The index of a run folder; a damaged one, or one of another version, is reported in one line."""
     try:
-        record = read_sealed(folder / INDEX)
+        record = unsealed(read_json(folder / INDEX))
+        version = record.get("schema_version")
+        if record.get("marker") == _MARK and version != SCHEMA_VERSION:
+            raise OtherVersion(
+                f"The run in {str(folder)!r} was written by another version of anchorscope (format {version}, this one "
+                f"writes {SCHEMA_VERSION}); choose another folder with --out."
+            )
+        check_form(INDEX, record)
         whole = record["marker"] == _MARK and _is_possible(record)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError):
         whole = False
     if not whole:
         raise Damaged(
             f"{str(folder / INDEX)!r} is damaged, so it is unknown which files of this folder belong to the "
             f"run; nothing was changed. Run the same command again into another folder with --out."
-        )
-    if record["schema_version"] != SCHEMA_VERSION:
-        raise OtherVersion(
-            f"The run in {str(folder)!r} was written by another version of anchorscope (format "
-            f"{record['schema_version']}, this one writes {SCHEMA_VERSION}); choose another folder with --out."
         )
     return RunFolder(
         folder, steps=_steps(record), **{name: record[name] for name in _LISTS}
@@ -392,11 +389,18 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"The run {str(path)!r} has the first format, which is not read any more. {run_again(path)}"
         )
     try:
-        return unsealed(record)
+        content = unsealed(record)
     except ValueError:
         raise Damaged(
             f"{str(path)!r} is not a finished run (its manifest.json was changed). {run_again(path)}"
         ) from None
+    try:
+        check_form(MANIFEST, content)
+    except ValueError as error:
+        raise Damaged(
+            f"{str(path)!r} is not a finished run (its manifest.json has {error}). {run_again(path)}"
+        ) from None
+    return content
 
 
 def index_in(folder: Path, manifest: Mapping[str, Any]) -> RunFolder:

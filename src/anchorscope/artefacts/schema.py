@@ -77,8 +77,8 @@ EFFECT_SCHEMA = {
 }
 """effects.parquet; `n_candidates` is the number of tokens that cut ones were drawn from, `attention_ratio` the
 attention that the cut tokens receive in the clean run over that of E_Q; null where it doesn't apply."""
-CURVE_COLUMNS = (
-    *_texts(
+CURVE_SCHEMA = {
+    **_texts(
         "model",
         "dataset",
         "intervention",
@@ -89,10 +89,10 @@ CURVE_COLUMNS = (
         "group",
         "truth",
     ),
-    "layer",
-    *_numbers("delta_p", "ci_low", "ci_high"),
-    *_counts("n", "n_groups"),
-)
+    "layer": pl.Int64(),
+    **_numbers("delta_p", "ci_low", "ci_high"),
+    **_counts("n", "n_groups"),
+}
 """curves.csv; reference_curves.csv has `shift` besides."""
 SAMPLE_SCHEMA = {
     **_texts("dataset", "site", "position", "assignment", "group"),
@@ -100,12 +100,12 @@ SAMPLE_SCHEMA = {
     "delta_p": pl.List(pl.Float32()),
 }
 """curve_samples.parquet: `delta_p` runs over the draws, first the sample itself, then every resample."""
-SCORE_COLUMNS = (
-    *_texts("model", "dataset", "intervention", "kind", "site", "position"),
-    "layer",
-    *_numbers("auc", "ci_low", "ci_high", "log_loss", "brier"),
-    *_counts("n", "n_groups"),
-)
+SCORE_SCHEMA = {
+    **_texts("model", "dataset", "intervention", "kind", "site", "position"),
+    "layer": pl.Int64(),
+    **_numbers("auc", "ci_low", "ci_high", "log_loss", "brier"),
+    **_counts("n", "n_groups"),
+}
 """probe_scores.csv."""
 PART_SCHEMA = {
     **_texts("model", "dataset", "intervention", "site", "position", "layer", "part"),
@@ -137,25 +137,20 @@ EVIDENCE_TEST_SCHEMA = {
     "method": pl.String(),
 }
 """evidence_tests.csv: numbers beside the parts at the headline place, over the band's `layers`."""
-SUMMARY_COLUMNS = (
-    *_texts(
+SUMMARY_SCHEMA = {
+    **_texts(
         "dataset", "site", "position", "assignment", "intervention", "group", "quantity"
     ),
-    *_numbers("value", "ci_low", "ci_high"),
-    "n",
-    "method",
-)
+    **_numbers("value", "ci_low", "ci_high"),
+    "n": pl.Int64(),
+    "method": pl.String(),
+}
 """summary.csv: one quantity per row."""
-PATHWAY_COLUMNS = (
-    "dataset",
-    "item_id",
-    "site",
-    "position",
-    "assignment",
-    "probe",
-    "reference_layer",
-    "pathway",
-)
+PATHWAY_SCHEMA = {
+    **_texts("dataset", "item_id", "site", "position", "assignment", "probe"),
+    "reference_layer": pl.Int64(),
+    "pathway": pl.String(),
+}
 """pathways.parquet."""
 EXPERIMENT_SCHEMA = {
     **_texts(
@@ -208,8 +203,6 @@ FEATURE_SCHEMA = {
 UNAVAILABLE_SCHEMA = _texts("dataset", "experiment", "reason")
 """What can't be done, with the reason; in the manifest."""
 
-DETECTION_VERSION = 3
-"""Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 DETECTOR_SCHEMA = {
     **_texts("detector", "train", "test", "metric", "prevalence"),
     **_numbers("value", "ci_low", "ci_high"),

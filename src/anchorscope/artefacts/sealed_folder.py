@@ -7,7 +7,6 @@ comparisons and detectors write theirs last.
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -17,9 +16,9 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from anchorscope.artefacts.forms import check_form
 from anchorscope.errors import UserError
 from anchorscope.files import (
-    PARTIAL,
     canonical_hash,
     files_below,
     folder_beside,
@@ -29,13 +28,16 @@ from anchorscope.files import (
     move_aside,
     move_files,
     new_folder,
+    partial_of,
     read_regular,
     remove_files,
+    remove_partials,
     replacing,
     sync_folder,
     sync_tree,
     writable,
 )
+from anchorscope.json_text import from_json, to_json
 
 RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = (
     "run",
@@ -139,31 +141,34 @@ def sealed_text(folder: Path, record: Mapping[str, Any], names: Collection[str])
     """A manifest as text: its content, the sha256 of files, and the hash of all that."""
     hashes = {name: facts["sha256"] for name, facts in facts_of(folder, names).items()}
     record = sealed({**record, "sha256": hashes})
-    return json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return to_json(record, indent=2, ascii=False) + "\n"
 
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file; `ValueError` if it isn't one."""
-    try:
-        return json.loads(read_regular(path))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    return from_json(read_regular(path))
 
 
 def unsealed(record: Any) -> dict[str, Any]:
     """The content of a sealed record; `ValueError` if it was changed."""
-    if not isinstance(record, dict) or not isinstance(
-        hashes := record.get("sha256", {}), dict
-    ):
+    if not isinstance(record, dict):
         raise ValueError("something else")
     content = {name: value for name, value in record.items() if name != "seal"}
-    if record.get("seal") != canonical_hash(content) or not are_inside(hashes):
+    if record.get("seal") != canonical_hash(content):
         raise ValueError("changed")
+    hashes = record.get("sha256", {})
+    if not isinstance(hashes, dict) or not are_inside(hashes):
+        raise ValueError("something else")
+    if not all(isinstance(digest, str) for digest in hashes.values()):
+        raise ValueError("a file without its hash")
     return content
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    return unsealed(read_json(path))
+    """What a list of ours says; `ValueError` if it was changed, or holds something else than we write."""
+    record = unsealed(read_json(path))
+    check_form(path.name, record)
+    return record
 
 
 # The folder
@@ -190,7 +195,9 @@ class OwnFiles:
         """Reports something that the user has to know."""
 
     def own_facts(self, name: str) -> FileFacts | None:
-        """Size and hash of an unchanged result; None for any other file."""
+        """Size and hash of an unchanged result; None for any other file, and for a link."""
+        if (self.path / name).is_symlink():
+            return None
         listed = [
             files[name] for files in (self.results, self.arriving) if name in files
         ]
@@ -206,13 +213,9 @@ class OwnFiles:
     def clear_way(self, names: Iterable[str]) -> None:
         """Moves aside what isn't ours where a file of ours goes."""
         for name in names:
-            for part in reversed(
-                PurePosixPath(name).parents[:-1]
-            ):  # a file where a folder has to be
-                if (
-                    os.path.lexists(self.path / part)
-                    and not (self.path / part).is_dir()
-                ):
+            for part in reversed(PurePosixPath(name).parents[:-1]):
+                place = self.path / part  # a file or a link where a folder has to be
+                if place.is_symlink() or (place.exists() and not place.is_dir()):
                     self.move_aside(str(part))
             if os.path.lexists(self.path / name) and not self.is_own(name):
                 self.move_aside(name)
@@ -278,6 +281,7 @@ class OwnFiles:
 @contextlib.contextmanager
 def open_locked(path: Path, refuse: Callable[[], None]) -> Iterator[None]:
     """A folder, made if missing, locked; `refuse` runs before anything is written, and under the lock."""
+    refuse_linked(path)
     with writable(path):
         refuse()
     with new_folder(path), locked(path):
@@ -286,19 +290,31 @@ def open_locked(path: Path, refuse: Callable[[], None]) -> Iterator[None]:
         yield
 
 
+def refuse_linked(path: Path) -> None:
+    """Refuses a place that a link inside a folder of results leads to: it belongs to something else."""
+    with writable(path):
+        place = Path.cwd() / path
+        for part in (place, *place.parents):
+            if part.is_symlink() and any(map(kind_of, part.parents)):
+                raise UserError(
+                    f"{str(part)!r} is a link inside a folder of results; such links are not followed, and nothing was "
+                    f"changed. Remove it, or choose another place with --out."
+                )
+
+
 def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) -> None:
-    """Refuses a folder that holds anything but our files and folders, or what was moved aside."""
+    """Refuses a folder that holds a link, or anything but our files and folders and what was moved aside."""
     named = named or str(path)
     if path.exists() and not path.is_dir():
         raise UserError(
             f"{named!r} is a file, not a folder; choose another with --out."
         )
     files = (
-        below.relative_to(path).as_posix()
+        below.relative_to(path)
         for below in path.rglob("*")
         if below.is_symlink() or not below.is_dir()
     )
-    foreign = (name for name in files if not _is_among(_ASIDE.sub("", name), ours))
+    foreign = (name.as_posix() for name in files if not _is_ours(path, name, ours))
     shown = sorted(islice(foreign, 6))  # it may be a whole home directory
     if shown:
         listed = ", ".join(shown[:5]) + (" …" if len(shown) > 5 else "")
@@ -307,8 +323,13 @@ def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) 
         )
 
 
-def _is_among(name: str, ours: Collection[str]) -> bool:
-    return any(name == own or name.startswith(f"{own}/") for own in ours)
+def _is_ours(folder: Path, file: Path, ours: Collection[str]) -> bool:
+    if any(map(partial_of, file.parts)):  # a killed command left it
+        return True
+    original = file.with_name(_ASIDE.sub("", file.name))
+    if (folder / file).is_symlink() and original == file:
+        return False
+    return any(part.as_posix() in ours for part in (original, *original.parents))
 
 
 @dataclass(frozen=True)
@@ -323,12 +344,10 @@ class SealedFolder:
     command: str
     manifest: str
     """Written last; a folder without it isn't of this kind."""
-    files: tuple[str, ...]
-    """Files and folders that it may hold."""
 
-    @contextlib.contextmanager
-    def fresh(self, out: Path) -> Iterator[Path]:
-        """A new folder to write into; at the end its files replace those in `out`. On failure `out` stays as it was."""
+    def refuse_foreign(self, out: Path) -> None:
+        """Refuses a folder that is not of this kind; called before anything that takes time as well."""
+        refuse_linked(out)
         target = Path(os.path.realpath(out))
         if not target.name:
             raise UserError(
@@ -338,15 +357,17 @@ class SealedFolder:
             with contextlib.suppress(FileNotFoundError):
                 target.stat()  # links in a circle, a name that is too long: reported before hours of work
             before = self._written_before(target)
-            killed = tuple(
-                f"{_NEW}{PARTIAL}/{name}" for name in self.files
-            )  # a killed command may have left them
-            refuse_foreign(
-                target,
-                killed if before is None else (*before, self.manifest, *killed),
-                str(out),
-            )
+            ours = () if before is None else (*before, self.manifest)
+            refuse_foreign(target, ours, str(out))
+
+    @contextlib.contextmanager
+    def fresh(self, out: Path) -> Iterator[Path]:
+        """A new folder to write into; at the end its files replace those in `out`. On failure `out` stays as it was."""
+        self.refuse_foreign(out)
+        target = Path(os.path.realpath(out))
+        before = self._written_before(target)
         if target.is_dir():
+            remove_partials(target, _NEW)
             with folder_beside(target / _NEW) as half_made:
                 yield half_made
                 own = OwnFiles(target, only_hashes(before or {}))
@@ -359,9 +380,7 @@ class SealedFolder:
                     self.manifest,
                 )
             return
-        beside = target.with_name(f"{target.name}{PARTIAL}")
-        with writable(out):
-            refuse_foreign(beside, self.files)
+        remove_partials(target.parent, target.name)
         with new_folder(target.parent), replacing(target) as half_made:
             with writable(out):
                 half_made.mkdir()
@@ -370,7 +389,8 @@ class SealedFolder:
     def _written_before(self, folder: Path) -> dict[str, str] | None:
         """The files listed by this folder's manifest; None if none was finished here."""
         try:
-            return dict(read_sealed(folder / self.manifest)["sha256"])
+            record = unsealed(read_json(folder / self.manifest))
+            return dict(record["sha256"])
         except (OSError, ValueError, KeyError):
             return None
 

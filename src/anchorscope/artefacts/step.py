@@ -5,12 +5,11 @@ and the keys of the steps before it. A result under the same key is read; otherw
 file, model, version or option redoes exactly what depends on it, and a finished run can be extended.
 """
 
-import json
+import math
 import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -33,6 +33,7 @@ from anchorscope.files import (
     move_files,
     sync_tree,
 )
+from anchorscope.json_text import from_json, to_json
 
 _KEY_SHOWN = 12
 
@@ -82,8 +83,8 @@ class StepResult:
             "libraries": dict(libraries),
             "parents": before,
         }
-        self.made_from: dict[str, Any] = json.loads(
-            json.dumps(parts)
+        self.made_from: dict[str, Any] = from_json(
+            to_json(parts)
         )  # as it is read back: lists, no tuples
         self.key: str = canonical_hash({"step": name, **self.made_from})
         self._held: list[Any] = []
@@ -97,8 +98,11 @@ class StepResult:
         if record is not None and self.is_kept:
             wrong = damage(self.folder.path, record.files)
             if wrong is None:
-                self._held.append(self.form.read(self._path()))
-                return self._held[0]
+                try:
+                    self._held.append(self.form.read(self._path()))
+                    return self._held[0]
+                except UNREADABLE as error:
+                    wrong = f"its files cannot be read ({type(error).__name__})"
             self.folder.tell(f"{self.name} is made again: {wrong}")
         elif record is not None and record.key != self.key:
             self.folder.tell(
@@ -215,6 +219,17 @@ def peak_memory_mb() -> dict[str, float]:
 
 Arrays = dict[str, NDArray[np.floating]]
 _TENSORS, _RECORDS = "tensors.safetensors", "records.json"
+_FORM = 2
+"""Of the JSON; a step in another form is made again."""
+UNREADABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    SafetensorError,
+    pl.exceptions.PolarsError,
+)
+"""What reading raises where the files hold something else than was written."""
 
 
 def records(kind: Any) -> Format:
@@ -222,78 +237,113 @@ def records(kind: Any) -> Format:
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
 
     def write(value: Any, folder: Path) -> None:
-        (folder / _RECORDS).write_bytes(adapter.dump_json(value))
+        _Writer(folder, {}).write(adapter.dump_python(value, mode="json"))
 
-    return Format(
-        write, lambda folder: adapter.validate_json((folder / _RECORDS).read_bytes())
-    )
+    def read(folder: Path) -> Any:
+        return adapter.validate_python(_Reader(folder, {}).read())
+
+    return Format(write, read)
 
 
-def with_tensors(classes: Mapping[str, type]) -> Format:
+def with_tensors(*classes: type) -> Format:
     """JSON that names tensors, arrays and tables: the first two are in one file beside it, every table in its own.
 
-    `classes` are those of the records that hold them, by name.
+    `classes` are those of the records that hold them.
     """
-    return Format(partial(_write, classes), partial(_read, classes))
-
-
-def _write(classes: Mapping[str, type], value: Any, folder: Path) -> None:
-    tensors: dict[str, Tensor] = {}
-
-    def encode(part: Any, name: str) -> Any:
-        if isinstance(part, Tensor | np.ndarray):
-            # Arrays may share memory, which the file's format refuses: they are copied.
-            tensors[name] = (
-                part.contiguous() if isinstance(part, Tensor) else torch.tensor(part)
-            )
-            return {"tensor" if isinstance(part, Tensor) else "array": name}
-        if isinstance(part, pl.DataFrame):
-            part.write_parquet(folder / f"{name}.parquet")
-            return {"table": name}
-        if isinstance(part, Mapping):
-            return {
-                "dict": {
-                    key: encode(entry, f"{name}/{key}" if name else key)
-                    for key, entry in part.items()
-                }
-            }
-        kind = type(part).__name__
-        if kind in classes:
-            names = getattr(part, "_fields", None) or [
-                field.name for field in fields(part)
-            ]
-            return {
-                kind: {
-                    key: encode(getattr(part, key), f"{name}/{key}") for key in names
-                }
-            }
-        if isinstance(part, list | tuple):
-            return {
-                kind: [encode(entry, f"{name}/{at}") for at, entry in enumerate(part)]
-            }
-        return part
-
-    content = encode(value, "")
-    save_file(tensors, folder / _TENSORS)
-    (folder / _RECORDS).write_text(
-        json.dumps(content, default=lambda number: number.item()), encoding="utf-8"
+    by_name = {f"{each.__module__}.{each.__qualname__}": each for each in classes}
+    return Format(
+        lambda value, folder: _Writer(folder, by_name).write(value),
+        lambda folder: _Reader(folder, by_name).read(),
     )
 
 
-def _read(classes: Mapping[str, type], folder: Path) -> Any:
-    tensors = load_file(folder / _TENSORS)
+@dataclass
+class _Writer:
+    """Texts, whole numbers, finite floats, lists and None stand for themselves; anything else is {tag: content}."""
 
-    def decode(part: Any) -> Any:
+    folder: Path
+    classes: Mapping[str, type]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    n_tables: int = 0
+
+    def write(self, value: Any) -> None:
+        text = to_json({"form": _FORM, "value": self.encode(value)})
+        (self.folder / _RECORDS).write_text(text, encoding="utf-8")
+        if self.tensors:
+            save_file(self.tensors, self.folder / _TENSORS)
+
+    def encode(self, part: Any) -> Any:
+        if part is None or type(part) in (bool, int, str):
+            return part
+        if type(part) is float:
+            return part if math.isfinite(part) else {"float": repr(part)}
+        if type(part) is list:
+            return [self.encode(entry) for entry in part]
+        if type(part) is tuple:
+            return {"tuple": [self.encode(entry) for entry in part]}
+        if isinstance(part, Tensor):
+            return {"tensor": self._store(part.contiguous())}
+        if isinstance(part, np.ndarray | np.generic):
+            tag = "array" if isinstance(part, np.ndarray) else "number"
+            # Arrays may share memory, which the file's format refuses: they are copied.
+            return {tag: self._store(torch.tensor(part))}
+        if isinstance(part, pl.DataFrame):
+            self.n_tables += 1
+            part.write_parquet(self.folder / f"{self.n_tables}.parquet")
+            return {"table": str(self.n_tables)}
+        if isinstance(part, Mapping):
+            pairs = part.items()
+            return {"dict": [[self.encode(key), self.encode(of)] for key, of in pairs]}
+        return {"record": self._encode_record(part)}
+
+    def _store(self, tensor: Tensor) -> str:
+        name = str(len(self.tensors))
+        self.tensors[name] = tensor
+        return name
+
+    def _encode_record(self, part: Any) -> list[Any]:
+        kind = type(part)
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        if self.classes.get(name) is not kind:
+            raise TypeError(f"no form for a {name} in a step's result")
+        names = getattr(part, "_fields", None) or [each.name for each in fields(part)]
+        return [name, {each: self.encode(getattr(part, each)) for each in names}]
+
+
+class _Reader:
+    def __init__(self, folder: Path, classes: Mapping[str, type]) -> None:
+        self.folder = folder
+        self.classes = classes
+        has_tensors = (folder / _TENSORS).exists()
+        self.tensors = load_file(folder / _TENSORS) if has_tensors else {}
+        self.tags: dict[str, Callable[[Any], Any]] = {
+            "float": float,
+            "tuple": lambda entries: tuple(map(self.decode, entries)),
+            "tensor": self.tensors.__getitem__,
+            "array": lambda name: self.tensors[name].numpy(),
+            "number": lambda name: self.tensors[name].numpy()[()],
+            "table": lambda name: pl.read_parquet(folder / f"{name}.parquet"),
+            "dict": lambda pairs: {
+                self.decode(key): self.decode(of) for key, of in pairs
+            },
+            "record": self._decode_record,
+        }
+
+    def read(self) -> Any:
+        content = from_json((self.folder / _RECORDS).read_bytes())
+        if content["form"] != _FORM:
+            raise ValueError("written in another form")
+        return self.decode(content["value"])
+
+    def decode(self, part: Any) -> Any:
+        if isinstance(part, list):
+            return [self.decode(entry) for entry in part]
         if not isinstance(part, dict):
             return part
-        ((kind, content),) = part.items()
-        if kind in ("tensor", "array"):
-            return tensors[content] if kind == "tensor" else tensors[content].numpy()
-        if kind == "table":
-            return pl.read_parquet(folder / f"{content}.parquet")
-        if kind in ("list", "tuple"):
-            return (list if kind == "list" else tuple)(map(decode, content))
-        entries = {key: decode(entry) for key, entry in content.items()}
-        return entries if kind == "dict" else classes[kind](**entries)
+        ((tag, content),) = part.items()
+        return self.tags[tag](content)
 
-    return decode(json.loads((folder / _RECORDS).read_text(encoding="utf-8")))
+    def _decode_record(self, content: Any) -> Any:
+        name, values = content
+        decoded = {each: self.decode(value) for each, value in values.items()}
+        return self.classes[name](**decoded)

@@ -3,7 +3,6 @@ scikit-learn.
 """
 
 import argparse
-import json
 import sys
 import types
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import NoReturn, get_type_hints
 
 from anchorscope.bench.options import Options, about, refuse_no_folder
 from anchorscope.errors import UserError
+from anchorscope.json_text import to_json
 from anchorscope.options import split_list
 
 
@@ -58,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
     except UserError as error:
         sys.stderr.write("error: " + " ".join(str(error).split()) + "\n")
         return 2
-    text = json.dumps(record)
+    text = to_json(record)
     if out is not None:
         out.write_text(text + "\n", encoding="utf-8")
     sys.stdout.write((text if as_json else render(record)) + "\n")

@@ -1,6 +1,5 @@
 """`anchorscope validate` and `anchorscope bench`: how well experiments find planted pathways, and how fast."""
 
-import json
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -28,6 +27,7 @@ from anchorscope.cli.terminal import (
 )
 from anchorscope.errors import UserError, shortened
 from anchorscope.execute.choose import choose
+from anchorscope.json_text import to_json
 from anchorscope.options import split_list
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES, about, named_folder
 from anchorscope.screen import say
@@ -186,7 +186,7 @@ def bench(
     ):
         record = run_benchmark(settled, lambda text: say(text, quiet))
     if out is not None:
-        out.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        out.write_text(to_json(record) + "\n", encoding="utf-8")
     if as_json:
         return emit_json(record)
     emit_text(render(record))

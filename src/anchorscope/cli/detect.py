@@ -41,14 +41,17 @@ from anchorscope.cli.terminal import (
 )
 from anchorscope.detectors.bundle_files import (
     DEMO,
+    PROBE,
     bundle_files,
     card_rows,
     checked_record,
+    refuse_other,
     write_folder,
 )
 from anchorscope.detectors.verdict import VERDICTS
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import choose
+from anchorscope.models.sources import is_hub_id
 from anchorscope.options import DATA, RUNNING, option_of, split_list
 from anchorscope.prepare import check_inputs, default_folder
 from anchorscope.recipe import Recipe, make_recipe, named_folder
@@ -64,10 +67,7 @@ EXAMPLES = {
             "a detector for your model and your questions",
             "anchorscope fit --model OWNER/NAME --dataset questions.csv",
         ),
-        (
-            "score with it",
-            'anchorscope score --detector runs/d/detectors/bundles/auto "Who wrote Emma?"',
-        ),
+        ("score with it", 'anchorscope score --detector runs/d "Who wrote Emma?"'),
     ),
     "detect": (
         ("every detector, compared on a finished run", "anchorscope detect runs/demo"),
@@ -97,7 +97,7 @@ EXAMPLES = {
     "detector": (
         (
             "what it was trained on, how good it is",
-            "anchorscope detector card runs/demo/detectors/bundles/auto",
+            "anchorscope detector card runs/demo",
         ),
         (
             "one vector for a server that can read states",
@@ -105,10 +105,7 @@ EXAMPLES = {
         ),
     ),
     "serve": (
-        (
-            "a detector on this machine",
-            "anchorscope serve runs/demo/detectors/bundles/auto",
-        ),
+        ("a detector on this machine", "anchorscope serve runs/demo"),
         (
             "for other machines: keys are a must",
             "anchorscope serve BUNDLE --host 0.0.0.0 --keys-file keys.txt",
@@ -135,8 +132,8 @@ _NAMES = ", ".join(
 )
 _COMPARED_HELP = f"Detectors to compare, names with commas; all where not given: {_NAMES}, and their controls."
 _BUNDLES_HELP = (
-    "Detectors to save, names with commas; where not given, of confidence, probe, probe+confidence and auto those "
-    "that the runs allow."
+    "Detectors to save beside the recommended one, names with commas; where not given, those of confidence, probe, "
+    "probe+confidence and auto that are compared and that the runs allow."
 )
 _RISK_HELP = (
     "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads. Where "
@@ -188,12 +185,21 @@ def detect(
 ) -> None:
     with user_errors(stopped=NOTHING_KEPT):
         with loading("polars", quiet):
-            from anchorscope.detecting.inputs import DetectOptions, open_runs
+            from anchorscope.detecting.inputs import (
+                DetectOptions,
+                completion,
+                missing_keep,
+                open_runs,
+            )
         numbers = (folds, seeds, tosses, resamples, _read_risks(risk), seed)
         saved = None if bundles is None else split_list(bundles)
         options = DetectOptions(split_list(detectors), saved, *numbers, device, fresh)
         folder = None if out is None else named_folder(out)
-        open_runs(runs)  # mistakes are reported before torch is imported
+        opened = open_runs(runs)  # mistakes are reported before torch is imported
+        for run in opened:
+            missing = missing_keep(run, options.wanted)
+            if quiet and missing and is_hub_id(run.recipe.model):
+                say(completion(run, missing))  # before anything is asked of the hub
         with loading("torch", quiet):
             from anchorscope.detecting.detect import detect as detect_runs
         _show_detection(
@@ -324,11 +330,20 @@ def fit(
     )
     check_inputs(recipe, choice.kind == "ray")
     with loading("torch", quiet):
+        from anchorscope.detecting.detect import FOLDER
         from anchorscope.detecting.detect import detect as detect_runs
         from anchorscope.pipeline import run_recipe
 
     progress = listener(quiet)
-    run_recipe(recipe, folder, progress=progress, choice=choice, for_detectors=True)
+    FOLDER.refuse_foreign(folder / "detectors")
+    run_recipe(
+        recipe,
+        folder,
+        progress=progress,
+        choice=choice,
+        for_detectors=True,
+        fit_seeds=chosen.seeds,
+    )
     _show_detection(
         detect_runs([folder], progress=progress, **vars(chosen)), quiet, as_json
     )
@@ -433,7 +448,7 @@ def score(
     if out is not None:
         say(f"rows: {out}", quiet)
     if scored.bad_rows:
-        say(f"warning: {scored.bad_rows:,} bad rows were left out", quiet)
+        say(f"warning: {scored.bad_rows:,} bad or empty rows were left out", quiet)
 
 
 def _describe_use(use: dict[str, Any]) -> str:
@@ -491,7 +506,8 @@ def _show_scores(scored: "Scored") -> None:
         say(f"warning: {text}")
     if scored.uses and scored.trained.context_use is None:
         say(
-            "context_used is a share, not a probability: this detector's runs do not show which answers followed one"
+            "this detector was not trained on answers that follow a passage: its probability does not count one as a "
+            "reason"
         )
     if n > 1:
         counts = Counter(row.verdict for row in scored.scores)
@@ -528,6 +544,7 @@ def export(
     """Write a linear detector as one vector with a JSON card, for servers that can read hidden states."""
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
+    refuse_other(out, *PROBE)
     with loading("torch", quiet):
         from anchorscope.detectors.bundle import linear_probe_files, unpack
 

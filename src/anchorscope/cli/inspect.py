@@ -224,6 +224,7 @@ def data(
             "path": spec.path,
             "format": reading.format,
             "rows": reading.rows,
+            "empty_rows": reading.empty,
             "bad_rows": reading.bad,
             "bad_row_list": [asdict(bad) for bad in reading.bad_rows[:_BAD_LISTED]],
             **survey,
@@ -264,7 +265,11 @@ def data(
 def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
-    if record["yes_no"] and not record["filled"]["truthful"]:
+    if record["few_shot"]:
+        yield "few_shot questions are not asked: the prompt's solved examples are about them"
+    if record["several_lines"]:
+        yield "supplied answers of several lines are read whole: the key words may be in any line, the end is the last"
+    if record["yes_no"]:
         yield "a run leaves yes/no questions out, since chance is 50%; --yes-no keep asks them too"
     if record["questions"] and not record["filled"]["relation"]:
         yield "no column relation: true and false answers can only be balanced over the whole dataset"

@@ -82,7 +82,7 @@ COMMANDS = {
     "detector": (
         "detect",
         _FURTHER,
-        "Show the card of a saved detector, export it as one vector, or publish it.",
+        "Show the card of a saved detector, or export it as one vector.",
     ),
     "serve": (
         "detect",

@@ -6,6 +6,7 @@ process at once, which a run folder survives. Only a command has these handlers.
 
 import os
 import signal
+import sys
 import threading
 import time
 from types import FrameType
@@ -14,12 +15,14 @@ PATIENCE = 3.0
 """Seconds of clean-up before a further signal ends the command at once."""
 STOPPED = "stopped; the same command goes on where it stopped"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_AGAIN = 0.05  # seconds until a signal that came to nothing is sent again
 _since: list[float] = []  # when the end began
 
 
 class Stopped(KeyboardInterrupt):
     def __init__(self, number: int) -> None:
         super().__init__(number)
+        self.number = number
         self.exit_code = 128 + number  # as a shell expects it
 
 
@@ -29,6 +32,7 @@ def listen() -> None:
         for number in _SIGNALS:
             if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
                 signal.signal(number, _end)
+        sys.unraisablehook = _send_again
 
 
 def deafen() -> None:
@@ -36,6 +40,16 @@ def deafen() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) is _end:
             signal.signal(number, signal.SIG_IGN)
+
+
+def _send_again(lost: "sys.UnraisableHookArgs") -> None:
+    """A signal may come while an object is being removed, where Python drops whatever is raised: it comes again."""
+    if isinstance(lost.exc_value, Stopped):
+        _since.clear()
+        this_process = os.getpid(), lost.exc_value.number
+        threading.Timer(_AGAIN, os.kill, this_process).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -6,7 +6,6 @@ Results go to standard output, everything else to standard error, so that `ancho
 import errno
 import gc
 import importlib
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -24,6 +23,7 @@ from anchorscope.errors import (
     fault_in_words,
     system_fault,
 )
+from anchorscope.json_text import to_json
 from anchorscope.progress import Progress, Silent
 from anchorscope.screen import ScreenProgress, clear_screen, console, harmless, say
 
@@ -36,14 +36,8 @@ _NOBODY_READS = 141  # what a shell reports of a command whose reader (head, les
 
 
 def emit_json(record: Mapping[str, Any]) -> None:
-    """The JSON object on standard output; NaN becomes null."""
-    text = json.dumps(
-        record,
-        default=lambda value: (
-            value.tolist() if hasattr(value, "tolist") else str(value)
-        ),
-    )
-    sys.stdout.write(json.dumps(json.loads(text, parse_constant=lambda _: None)) + "\n")
+    """The JSON object on standard output."""
+    sys.stdout.write(to_json(record, other=str) + "\n")
     sys.stdout.flush()
 
 

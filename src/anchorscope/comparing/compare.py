@@ -5,7 +5,6 @@ each other, so every run has a name that no other one has. What differs between 
 what may differ). The folder is written under another name and renamed, so that it is there whole or not at all.
 """
 
-import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +20,10 @@ from anchorscope.comparing.rules import OPTIONS, RULES, check_allowed
 from anchorscope.errors import UserError, faults_as_user_errors
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.json_text import from_json
 from anchorscope.progress import Progress, Silent
 from anchorscope.report.comparison import (
     RANDOM_MARK,
-    STACKED,
     Compared,
     Difference,
     write_comparison,
@@ -35,16 +34,7 @@ from anchorscope.report.wording import listing
 
 MANIFEST = "comparison.json"
 """Written last; a folder without it is no comparison."""
-FILES = (
-    *(f"{name}.csv" for name in STACKED),
-    "observations.json",
-    "figures",
-    "report.html",
-    "report.md",
-    MANIFEST,
-)
-"""Everything that a comparison writes."""
-_FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST, FILES)
+_FOLDER = SealedFolder("comparison", "anchorscope compare", MANIFEST)
 _WITH_PATHS = {"model", "datasets", "columns"}
 """Options that may say where files lie on somebody's machine; name and fingerprint say enough."""
 _PACKAGES = ("anchorscope", "torch", "transformers", "numpy")
@@ -73,9 +63,7 @@ class Comparison:
     def observations(self) -> list[dict[str, Any]]:
         """The readings across models, each run's own main readings, and claims where they were asked for."""
         file = _FOLDER.checked_file(self.path, self.manifest, "observations.json")
-        observations: list[dict[str, Any]] = json.loads(
-            file.read_text(encoding="utf-8")
-        )
+        observations: list[dict[str, Any]] = from_json(file.read_text(encoding="utf-8"))
         return observations
 
 

@@ -30,11 +30,13 @@ from anchorscope.datasets.formats import (
     scores_of,
 )
 from anchorscope.datasets.question import (
+    EmptyRow,
     Question,
     Row,
     Unusable,
     check_known,
     mapped,
+    of_supplied,
     question_from_row,
 )
 from anchorscope.datasets.relations import load_atlas, load_passages
@@ -185,12 +187,14 @@ class BadRow:
 
 
 class Reading:
-    """The questions of a dataset, iterated once; bad rows are kept with their reasons."""
+    """The questions of a dataset, iterated once; bad rows are kept with their reasons, empty ones counted."""
 
-    def __init__(self, kind: str, results: Iterator[Question | BadRow]) -> None:
+    def __init__(self, kind: str, results: Iterator[Question | BadRow | None]) -> None:
         self.format = kind
         self.rows = 0
         """Rows so far, including bad ones, without blank lines and header."""
+        self.empty = 0
+        """Rows of a table without any text; blank lines aren't counted."""
         self.bad = 0
         self.bad_rows: list[BadRow] = []
         self._results = results
@@ -198,7 +202,9 @@ class Reading:
     def __iter__(self) -> Iterator[Question]:
         for result in self._results:
             self.rows += 1
-            if isinstance(result, BadRow):
+            if result is None:
+                self.empty += 1
+            elif isinstance(result, BadRow):
                 self.bad += 1
                 if self.bad <= _KEPT_BAD_ROWS:
                     self.bad_rows.append(result)
@@ -219,9 +225,9 @@ def open_dataset(
 
     Accepted answers are needed only if `graded`. `large` lifts the size limit; `sha256` is the file's expected hash.
     """
-    columns = columns or {}
-    for name in columns:
+    for name in columns or {}:
         check_known(name)
+    columns = of_supplied(columns or {}, graded)
     if on_bad_row not in ON_BAD_ROW:
         raise unknown("value of --on-bad-row", on_bad_row, ON_BAD_ROW)
     skip = on_bad_row == "skip"
@@ -360,13 +366,18 @@ def _read(
         raise UserError(
             f"{source.name} holds no rows. Write at least one question into it."
         )
-    if isinstance(first[0][1], Unusable) and not usable:
-        raise _row_error(source, *first[0], skip)
+    first_bad = next((row for row in first if type(row[1]) is Unusable), first[0])
+    if not usable:
+        raise _row_error(source, *first_bad, skip)
     form = _detect_format(source, usable, columns, graded)
-    if form is None and isinstance(first[0][1], Unusable) and not skip:
+    if form is None and type(first[0][1]) is Unusable and not skip:
         raise _row_error(source, *first[0], skip)
     if form is None:
-        needs = "'question' and 'answers'" if graded else "'question'"
+        needs = (
+            "'question' and 'answers' (or 'model_answer' and 'truthful')"
+            if graded
+            else "'question'"
+        )
         example = "question=prompt,answers=gold" if graded else "question=prompt"
         raise UserError(
             f"{source.name} has no known format ({source.container}); columns found: {shortened([*usable[0]])}. A file "
@@ -396,7 +407,8 @@ def _detect_format(
         if is_harness_sample(rows[0]) and [*columns] == ["truthful"]:
             return recognise_format(rows[0])
         lowered = {name.strip().lower() for name in present}
-        for wanted in (("question",), ("answers", "answer"))[: 1 + graded]:
+        labelled = ("answers", "answer", "truthful")
+        for wanted in (("question",), labelled)[: 1 + graded]:
             if not any(name in columns or name in lowered for name in wanted):
                 raise UserError(
                     f"{source.name} has no column {wanted[0]!r}; columns found: {shortened(present)}. "
@@ -452,8 +464,8 @@ def _make_questions(
     skip: bool,
     columns: Mapping[str, str],
     graded: bool,
-) -> Iterator[Question | BadRow]:
-    """Every row as a question or, if skipped, as a bad row; the source is closed at the end."""
+) -> Iterator[Question | BadRow | None]:
+    """Every row as a question, as None if it is empty or, if skipped, as a bad row; the source is closed at the end."""
     ids: set[int] = set()
     with closing(source.rows):
         for number, (line, row) in enumerate(rows, start=1):
@@ -467,6 +479,8 @@ def _make_questions(
                     ids,
                     form,
                 )
+            except EmptyRow:
+                yield None
             except Unusable as bad:
                 if not skip:
                     raise _row_error(source, line, bad, skip) from None

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from anchorscope.datasets.formats import inspect_columns
-from anchorscope.datasets.question import Row, Unusable
+from anchorscope.datasets.question import EmptyRow, Row, Unusable
 from anchorscope.errors import UserError, shorten, shortened
 from anchorscope.files import NotRegular, open_regular
 
 MOST_BYTES = 2 * 10**9
 """Limit in unpacked bytes, without `--large-files`."""
+MOST_LINE_BYTES = 10**8
+"""Limit of one line: parsing it takes several times its size."""
 LOGS = "a log of inspect_ai (.eval), or the samples that lm-evaluation-harness logs (.jsonl)"
 ALLOWED = (
     "Allowed: JSON lines, a JSON list, CSV or TSV with a header line, in UTF-8, or Parquet, "
@@ -38,6 +40,7 @@ class QuestionFile:
     def __init__(self, path: Path, large: bool = False) -> None:
         self.path, self.name = path, shown_path(path)
         self.most = 10**15 if large else MOST_BYTES
+        self.most_in_line = self.most if large else MOST_LINE_BYTES
         self._handle = _open_file(path)
 
     def stream(self) -> BinaryIO:
@@ -238,11 +241,15 @@ def _table(name: str, lines: list[bytes], question_column: str) -> Container:
 
 
 def _numbered_lines(file: QuestionFile) -> Iterator[tuple[int, bytes]]:
-    """Every line with its number, from 1, up to the size limit."""
+    """Every line with its number, from 1, up to the size limits."""
     stream, size = file.stream(), 0
-    for number, raw in enumerate(
-        iter(lambda: stream.readline(file.most + 1), b""), start=1
-    ):
+    longest = file.most_in_line
+    for number, raw in enumerate(iter(lambda: stream.readline(longest + 1), b""), 1):
+        if len(raw) > longest:
+            raise UserError(
+                f"Line {number} of {file.name} has more than {longest / 10**6:g} MB, unpacked. If it is what you mean, "
+                f"allow it with --large-files."
+            )
         size += len(raw)
         file.check_size(size)
         yield number, raw.removeprefix(_BOM) if number == 1 else raw
@@ -332,7 +339,11 @@ def _delimited_rows(
                 ),
             )
             continue
+        if not cells:
+            continue
         if not any(cell.strip() for cell in cells):
+            if names:
+                yield first, EmptyRow("the row is empty")
             continue
         if not names:
             names = [cell.strip() for cell in cells]

@@ -421,7 +421,7 @@ def _has_own(*choices: str) -> Callable[[Named], bool]:
     return recognises
 
 
-PLAIN = Format("own columns", _has_own("answers", "answer"), _plain)
+PLAIN = Format("own columns", _has_own("answers", "answer", "truthful"), _plain)
 UNGRADED = Format("questions", _has_own(), _plain)
 """The same for scoring, where no accepted answers are needed."""
 FORMATS = (

@@ -25,7 +25,7 @@ class Question:
     question: str
     """With single spaces."""
     answers: tuple[str, ...]
-    """Every accepted surface form; empty only where nothing is graded."""
+    """Every accepted surface form; empty only where nothing is graded, and where the label is supplied."""
     subject: str | None = None
     """The entity asked about, as written in the question."""
     relation: str | None = None
@@ -66,7 +66,7 @@ def asks_yes_no(question: str, answers: Sequence[str]) -> bool:
         len(answer) <= _LONGEST_YES and words(answer) in (("yes",), ("no",))
         for answer in answers
     )
-    return answered and not _ASKS_OPENLY.match(question)
+    return bool(answers) and answered and not _ASKS_OPENLY.match(question)
 
 
 def asked(question: str, answer: str | None = None, number: int = 0) -> Question:
@@ -115,6 +115,10 @@ class Unusable(Exception):
     """A row cannot be used; the text says why."""
 
 
+class EmptyRow(Unusable):
+    """A row of a table without any text in its cells, as spreadsheets write below the last one; counted, no mistake."""
+
+
 Row = dict[str, object] | Unusable
 """Named values, or the reason why they can't be read."""
 
@@ -157,13 +161,25 @@ def parse_columns(texts: Sequence[str]) -> dict[str, str]:
 
 
 def check_known(name: str) -> None:
-    if name not in KNOWN:
+    if name not in (*KNOWN, "answer"):
         raise unknown(
             "name in --columns",
             name,
             KNOWN,
             f"{_HOW}: the known name first, your file's column second.",
         )
+
+
+def of_supplied(columns: Mapping[str, str], graded: bool) -> dict[str, str]:
+    """The columns with what `answer` stands for: the accepted answers where they are graded, else the one to score."""
+    meant = "answers" if graded else "model_answer"
+    if "answer" in columns and meant in columns:
+        raise UserError(
+            f"--columns names {meant!r} twice, as {columns[meant]!r} and as answer={columns['answer']}. Keep one."
+        )
+    return {
+        meant if name == "answer" else name: column for name, column in columns.items()
+    }
 
 
 def own_names(row: Mapping[str, object]) -> dict[str, object]:
@@ -348,7 +364,8 @@ def question_from_row(
 ) -> Question:
     """One row as a question; `number` is its id where it has none.
 
-    Where nothing is graded, accepted answers may be missing, and a text in the column `answer` is the answer to score.
+    Accepted answers may be missing where the row has its label, or nothing is graded; in the latter case, a text in the
+    column `answer` is the answer to score.
     """
     text = _get_text(row, "question")
     if text is None:
@@ -357,8 +374,11 @@ def question_from_row(
     answers = tuple(
         dict.fromkeys([*_get_strings(row, "answers"), *_get_strings(row, "answer")])
     )
-    if graded and not answers:
-        raise Unusable(f"there are no answers; columns: {shortened([*row])}")
+    truthful = _truthful(row)
+    if graded and not answers and truthful is None:
+        raise Unusable(
+            f"there are no answers, and no truthful instead; columns: {shortened([*row])}"
+        )
     _get_text(row, "model_answer")  # kept as it is, if it can be
     model_answer = row.get("model_answer")
     if (
@@ -387,7 +407,7 @@ def question_from_row(
         property_words=tuple(_get_strings(row, "property_words")),
         exact_spans=spans_of(str(row["question"]), marks) if marks else (),
         model_answer=None if model_answer is None else str(model_answer),
-        truthful=_truthful(row),
+        truthful=truthful,
         metadata=_metadata(row),
         context=_get_passages(row),
         thinking=thinking,

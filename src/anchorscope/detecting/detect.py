@@ -7,7 +7,7 @@ Runs of one model may be given together; a dataset asked under another prompt is
 
 import shlex
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -22,10 +22,16 @@ from scipy.special import expit
 
 from anchorscope.answers.label import group_keys
 from anchorscope.answers.template import Template
-from anchorscope.artefacts.schema import DETECTION_VERSION
+from anchorscope.artefacts.forms import DETECTION_VERSION
 from anchorscope.artefacts.sealed_folder import SealedFolder, damage, only_hashes
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
-from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
+from anchorscope.detecting.inputs import (
+    BUNDLES,
+    completion,
+    missing_keep,
+    open_runs,
+    shown_name,
+)
 from anchorscope.detecting.inputs import DetectOptions as DetectOptions
 from anchorscope.detectors.auto import Ranges
 from anchorscope.detectors.bundle import (
@@ -84,14 +90,15 @@ def complete_runs(
         missing = missing_keep(run, options.wanted)
         reason = _why_not_computed(run, missing) if missing else None
         if missing and reason is None:
-            progress.note(
-                f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: they are computed "
-                f"first, and resume if stopped"
-            )
+            progress.note(completion(run, missing))
             keep = tuple(dict.fromkeys([*run.recipe.keep, *missing]))
             recipe = Recipe.model_validate(run.recipe.model_dump() | {"keep": keep})
             run_recipe(
-                recipe, run.path, progress=progress, for_detectors=run.is_for_detectors
+                recipe,
+                run.path,
+                progress=progress,
+                for_detectors=run.is_for_detectors,
+                fit_seeds=options.seeds,
             )
             run = open_finished(run.path, checked=False)
         elif any(
@@ -281,17 +288,7 @@ def _columns(run: FinishedRun, name: str, used: pl.DataFrame) -> dict[str, np.nd
 
 
 MANIFEST = "detection.json"
-_FILES = (
-    *(f"{name}.csv" for name in TABLES),
-    "observations.json",
-    "bundles",
-    "figures",
-    "report.html",
-    "report.md",
-)
-_FOLDER = SealedFolder(
-    "comparison of detectors", "anchorscope detect", MANIFEST, (*_FILES, MANIFEST)
-)
+FOLDER = SealedFolder("comparison of detectors", "anchorscope detect", MANIFEST)
 
 
 class Detection:
@@ -303,7 +300,7 @@ class Detection:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.manifest = _FOLDER.read(path)
+        self.manifest = FOLDER.read(path)
 
     def __repr__(self) -> str:
         return f"Detection({str(self.path)!r}, model={self.manifest['model']!r})"
@@ -325,7 +322,7 @@ class Detection:
 
     def _table(self, name: str) -> pl.DataFrame:
         return pl.read_csv(
-            _FOLDER.checked_file(self.path, self.manifest, f"{name}.csv"),
+            FOLDER.checked_file(self.path, self.manifest, f"{name}.csv"),
             schema=TABLES[name],
         )
 
@@ -357,6 +354,7 @@ def detect(
         )
     opened = open_runs(paths)
     folder_path = paths[0] / "detectors" if out is None else Path(out)
+    FOLDER.refuse_foreign(folder_path)
     device = checked_device(choose_device(chosen.device))
     opened, warnings = complete_runs(opened, chosen, listener)
     key = _key(opened, chosen)
@@ -377,13 +375,16 @@ def detect(
         _command(paths, folder_path, chosen),
         str(sources[0].run.manifest["model"]["name"]),
     )
-    with _FOLDER.fresh(folder_path) as folder:
+    with FOLDER.fresh(folder_path) as folder:
         job.compare()
-        saved = job.save(folder / "bundles")
         for name, rows in job.evaluation.tables.items():
             pl.DataFrame(rows, schema=TABLES[name], orient="row").write_csv(
                 folder / f"{name}.csv"
             )
+        results = DetectionResults(folder)
+        recommendation = recommend(results.names, results.mean)
+        best = () if recommendation is None else (recommendation.detector,)
+        saved = job.save(folder / "bundles", (*job.bundles, *best))
         context = DetectionContext(
             model,
             {source.data.name: source.about for source in sources},
@@ -394,13 +395,10 @@ def detect(
             tuple(job.warnings),
             job.left_out,
         )
-        results = DetectionResults(folder)
-        recommendation = recommend(results.names, results.mean)
         card = write_detection_report(results, context, recommendation, folder)
-        recommended = next(iter(saved)) if len(saved) == 1 else None
-        if recommendation and card.trust and card.trust.verdict != "no":
-            recommended = recommendation.detector
-        _FOLDER.seal(
+        is_trusted = card.trust is not None and card.trust.verdict != "no"
+        recommended = best[0] if best and is_trusted else None
+        FOLDER.seal(
             folder,
             {
                 "version": DETECTION_VERSION,
@@ -491,7 +489,11 @@ class _Job:
         ]
         self.warnings += warnings
         self.left_out: dict[str, str] = {}
-        self.bundles = BUNDLES if options.bundles is None else options.bundles
+        self.bundles = (
+            tuple(name for name in BUNDLES if name in names)
+            if options.bundles is None
+            else options.bundles
+        )
         for name in self.bundles:
             for dataset in self.trainable:
                 missing = missing_feature(name, dataset.features, self.site)
@@ -543,8 +545,8 @@ class _Job:
                     [target],
                 )
 
-    def save(self, folder: Path) -> dict[str, dict[str, Any]]:
-        """Fits the detectors that are to be saved on all trainable datasets together, and writes their bundles."""
+    def save(self, folder: Path, wanted: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Fits the wanted detectors on all trainable datasets together, and writes their bundles."""
         data = (
             self.trainable[0]
             if len(self.trainable) == 1
@@ -553,7 +555,7 @@ class _Job:
         plan = replace(self.evaluation.plan, seeds=0, tosses=0)
         trained = TrainedOn(data, self.site, plan, self.device)
         saved: dict[str, dict[str, Any]] = {}
-        names = [name for name in self.bundles if name in trained.names]
+        names = [name for name in dict.fromkeys(wanted) if name in trained.names]
         self.progress.start("bundles", len(names))
         span = Ranges(trained.fits.data, trained.dataset.groups, CLEAN).build(
             trained.whole

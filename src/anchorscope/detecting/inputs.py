@@ -1,5 +1,6 @@
 """What `detect` is given, checked without torch: its options, and what the runs kept."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import polars as pl
 from anchorscope.catalogue import DETECTION_RUNS, DETECTORS, KNOCKOUT, OWN_DETECTORS
 from anchorscope.errors import UserError, shortened, unknown
 from anchorscope.finished import FinishedRun, open_finished
+from anchorscope.models.sources import is_hub_id, is_shape
 from anchorscope.plugins import check
 from anchorscope.recipe import LARGEST_SEED, MOST_RESAMPLES
 
@@ -143,6 +145,17 @@ def missing_keep(run: FinishedRun, detectors: Iterable[str]) -> tuple[str, ...]:
             for dataset in datasets
             for file in files[name]
         )
+    )
+
+
+def completion(run: FinishedRun, missing: Sequence[str]) -> str:
+    """What is said before that is computed; a recipe may be a stranger's, so a model of the hub is named first."""
+    model = run.recipe.model
+    is_local = is_shape(model) or os.path.exists(model) or not is_hub_id(model)
+    fetched = "" if is_local else f" with {model}, fetched from the hub if need be"
+    return (
+        f"{run.path}: detectors need {' and '.join(missing)}, which the run did not keep: they are computed first"
+        f"{fetched}, and resume if stopped"
     )
 
 

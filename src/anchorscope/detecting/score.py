@@ -3,12 +3,13 @@
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anchorscope.artefacts.sealed_folder import refuse_linked
 from anchorscope.datasets.catalog import (
     BUILT_IN,
     HUB,
@@ -21,7 +22,7 @@ from anchorscope.datasets.question import Question, asked, parse_columns
 from anchorscope.detectors.bundle_files import bundle_files, checked_record
 from anchorscope.errors import UserError, unknown
 from anchorscope.evidence.source_use import USE_COLUMNS, use_record
-from anchorscope.files import make_folder, open_regular, read_regular, replacing
+from anchorscope.files import make_folder, open_regular, remove_partials, replacing
 from anchorscope.progress import Progress
 
 if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is imported
@@ -31,6 +32,8 @@ if TYPE_CHECKING:  # torch takes seconds: mistakes are found before it is import
 WRITTEN = (".csv", ".parquet", ".jsonl")
 """What `--out` writes, by the file's ending."""
 _READ = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".gz", ".txt", ".eval")
+_TEXTS = (".md", ".rst", ".html", ".htm", ".xml", ".yaml", ".yml", ".tex", ".log")
+_DOCUMENTS = (".pdf", ".doc", ".docx", ".rtf", ".odt", ".epub", ".zip")
 COLUMNS = (
     "item_id",
     "question",
@@ -53,7 +56,7 @@ class Scored:
     risk: float | None
     """The risk that verdicts are for; None where none was measured."""
     bad_rows: int
-    """Rows of the file that could not be read and were left out."""
+    """Rows of the file that could not be read, or were empty, and were left out."""
     seconds: float
     """For answering and scoring; loading the model not counted."""
     uses: tuple[dict[str, Any], ...] = ()
@@ -102,7 +105,7 @@ def score(
     files = bundle_files(bundle)
     checked_record(files, str(bundle))
     if out is not None:
-        _refuse_unwritable(out)
+        _refuse_unwritable(out, what)
     questions, bad_rows = read_questions(what, **reading)
     if context is not None:
         passage = _read_passage(context)
@@ -166,9 +169,10 @@ def _read_passage(given: str) -> str:
         if path.is_file():
             with open_regular(path) as file:
                 text = file.read(_LONGEST_PASSAGE).decode().strip()
-        elif path.suffix.lower() in _READ:
+        elif names_a_file(text):
+            state = "a folder" if path.is_dir() else "no file that is there"
             raise UserError(
-                f"--context {given!r} is no file; give the name of a text file, or the passage itself."
+                f"--context {given!r} is {state}; give the name of a text file, or the passage itself."
             )
     except OSError:  # too long for a path: a passage
         pass
@@ -212,10 +216,11 @@ def read_questions(
         reading = open_dataset(
             spec, on_bad_row, parse_columns(columns), graded=False, large=large_files
         )
-        questions, bad_rows = list(reading), reading.bad
+        questions = list(reading)
+        bad_rows = reading.bad + reading.empty
         if not questions:
             raise UserError(
-                f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad)."
+                f"{what[0]!r} holds no question that can be scored ({reading.rows} rows, all bad or empty)."
             )
     else:
         texts = read_lines() if named else what
@@ -251,6 +256,17 @@ def read_lines() -> list[str]:
     return lines
 
 
+def names_a_file(text: str) -> bool:
+    """Whether a text can only mean a file, there or not: it ends like one, or is one word with a folder in it."""
+    if len(text.splitlines()) > 1:
+        return False
+    ending = os.path.splitext(text)[1].lower()
+    if len(text.split()) > 1:
+        return ending in _READ
+    is_in_folder = "/" in text or os.sep in text
+    return is_in_folder or ending in (*_READ, *_TEXTS, *_DOCUMENTS)
+
+
 def dataset_of(what: str) -> DatasetSpec | None:
     """The dataset that a text names: one known by name, a file that is there or reads like one; None for a question."""
     text = what.strip()
@@ -264,44 +280,77 @@ def dataset_of(what: str) -> DatasetSpec | None:
         path = Path(text).expanduser()
         is_file = path.exists() and not (path.is_dir() and " " in text)
     except (OSError, RuntimeError):  # too long for a path, or the home of nobody
-        path, is_file = Path(text[-20:]), False
-    return (
-        parse_spec(f"file:{text}")
-        if text and (is_file or path.suffix.lower() in _READ)
-        else None
-    )
+        is_file = False
+    is_dataset = text and (is_file or names_a_file(text))
+    return parse_spec(f"file:{text}") if is_dataset else None
 
 
-def _refuse_unwritable(out: Path) -> None:
+def _refuse_unwritable(out: Path, what: Sequence[str]) -> None:
     if out.suffix.lower() not in WRITTEN:
         raise unknown("ending of --out", out.suffix or str(out), WRITTEN)
     if out.is_dir():
         raise UserError(
             f"--out {str(out)!r} is a folder; name a file ending in {', '.join(WRITTEN)}."
         )
-    if os.path.lexists(out) and not (
-        out.is_file() and b"truth_probability" in read_regular(out)
-    ):
+    refuse_linked(out)
+    if not os.path.lexists(out):
+        return
+    if not _is_table_of_scores(out):
         raise UserError(
-            f"--out {str(out)!r} is there already and holds no scores; choose another name."
+            f"--out {str(out)!r} is there already and is not a table of scores, with all its columns and no others; "
+            f"choose another name."
         )
+    for text in what:
+        spec = dataset_of(text)
+        if spec is not None and spec.path is not None and out.samefile(spec.path):
+            raise UserError(
+                f"--out {str(out)!r} is the file that is scored; choose another name."
+            )
+
+
+def _is_table_of_scores(path: Path) -> bool:
+    """Whether every row of a file is one of `write_rows`, of this detector or of another."""
+    import polars as pl
+
+    try:
+        if path.is_symlink():
+            return False
+        with open_regular(path) as file:
+            if path.suffix.lower() == ".parquet":
+                frame = pl.read_parquet(file)
+            elif path.suffix.lower() == ".jsonl":
+                frame = pl.read_ndjson(file, infer_schema_length=None)
+            else:
+                frame = pl.read_csv(file, infer_schema=False)
+        schema = _schema(USE_COLUMNS if USE_COLUMNS[0] in frame.columns else ())
+        if path.suffix.lower() == ".csv":
+            schema["warnings"] = pl.String()
+        given = frame.cast(pl.Schema(schema))
+        always = given.select("item_id", "question", "verdict").null_count()
+        return given.columns == list(schema) and sum(always.row(0)) == 0
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+
+
+def _schema(uses: Iterable[str]) -> dict[str, Any]:
+    """The columns of a table of scores, with those on the use of passages that it has."""
+    import polars as pl
+
+    text, number = pl.String(), pl.Float64()
+    types = (text, text, text, number, number, text, pl.List(text))
+    schema: dict[str, Any] = dict(zip(COLUMNS, types, strict=True))
+    return schema | {name: pl.Int64() if name == "passage" else number for name in uses}
 
 
 def write_rows(rows: Sequence[dict[str, Any]], out: Path) -> None:
     """Writes rows as the file's ending says, whole or not at all; CSV has warnings as one text."""
     import polars as pl
 
-    text, number = pl.String(), pl.Float64()
-    types = (text, text, text, number, number, text, pl.List(text))
-    schema = dict(zip(COLUMNS, types, strict=True))
-    schema |= {
-        name: pl.Int64() if name == "passage" else number
-        for name in USE_COLUMNS
-        if name in rows[0]
-    }
+    schema = _schema(name for name in USE_COLUMNS if name in rows[0])
     frame = pl.DataFrame(rows, schema=schema)
     try:
         make_folder(out.parent)
+        remove_partials(out.parent, out.name)
         with replacing(out) as half_made:
             if out.suffix.lower() == ".parquet":
                 frame.write_parquet(half_made)

@@ -24,6 +24,7 @@ from anchorscope.answers.template import Template
 from anchorscope.detectors.bundle_files import (
     JSON,
     MOST_BYTES,
+    PROBE,
     SCHEMA,
     SCHEMA_VERSION,
     WEIGHTS,
@@ -33,7 +34,7 @@ from anchorscope.detectors.bundle_files import (
     write_folder,
     written,
 )
-from anchorscope.detectors.features import CLEAN, Needs
+from anchorscope.detectors.features import CLEAN, Needs, refuse_unknown
 from anchorscope.detectors.fitted import (
     Fitted,
     LinearProbe,
@@ -269,8 +270,14 @@ def unpack(files: Mapping[str, bytes], name: str) -> TrainedDetector:
             sha256=str(record["sha256"]),
             **parts | {"thresholds": without_dominated(parts["thresholds"])},
         )
+        for part in (trained.fitted, trained.range):
+            if part is not None:
+                part.check(trained.setting.d_model)
+        refuse_unknown(trained.needs, trained.setting.n_layers)
     except UserError as error:
-        raise UserError(f"The bundle {name!r} cannot be used: {error}.") from None
+        raise UserError(
+            f"The bundle {name!r} cannot be used: {str(error).rstrip('.')}."
+        ) from None
     except (
         SafetensorError,
         KeyError,
@@ -347,4 +354,4 @@ def linear_probe_files(trained: TrainedDetector) -> dict[str, bytes]:
         "limits": list(trained.card.limits),
         "weights_sha256": hashlib.sha256(tensors).hexdigest(),
     }
-    return {"probe.json": written(record), "probe.safetensors": tensors}
+    return dict(zip(PROBE, (written(record), tensors), strict=True))

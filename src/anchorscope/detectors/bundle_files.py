@@ -1,28 +1,132 @@
 """The two files of a bundle, read and checked without torch: missing, altered, too large is refused; and its card."""
 
 import hashlib
-import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from anchorscope.catalogue import DETECTORS
+from pydantic import Field, model_validator
+
+from anchorscope.artefacts.forms import Count, Form, Number, Share, check
+from anchorscope.artefacts.sealed_folder import refuse_linked
+from anchorscope.catalogue import DETECTORS, POSITIONS
 from anchorscope.errors import UserError
-from anchorscope.files import canonical_hash, make_folder, read_regular, replacing
+from anchorscope.files import (
+    canonical_hash,
+    make_folder,
+    read_regular,
+    remove_partials,
+    replacing,
+)
+from anchorscope.json_text import from_json, to_json
 
 JSON, WEIGHTS = "detector.json", "weights.safetensors"
+COMPARISON = "detection.json"
+"""Lies beside the bundles that a comparison of detectors saved."""
+PROBE = ("probe.json", "probe.safetensors")
+"""The files of a detector that was exported as one vector."""
 SCHEMA = "anchorscope-detector"
 SCHEMA_VERSION = 4
 """Raised whenever the form changes; docs/bundle-format.md says what each version has."""
 MOST_BYTES = 64_000_000
 """Both files together: a detector is a small thing beside its model."""
+
+
+class _Calibration(Form):
+    slope: Number
+    intercept: Number
+    prevalence: Share
+
+
+class _Template(Form):
+    kind: str
+    head: str
+    tail: str
+    answer_lead: str
+    tokenizer_adds: bool
+    first_token: Count | None = None
+
+
+class _Setting(Form):
+    model: str
+    source: str
+    fingerprint: str
+    tokenizer: str
+    n_layers: Annotated[int, Field(ge=1)]
+    d_model: Annotated[int, Field(ge=1)]
+    dtype: str
+    template: _Template
+    position: Annotated[str, Field(pattern=f"^({'|'.join(POSITIONS)})$")]
+    edges: str = "all"
+    exact_tokens: str = "auto"
+    max_new_tokens: Annotated[int, Field(ge=1, le=100_000)] = 16
+
+
+class _Quality(Form):
+    metric: str
+    value: float | None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    train: str = ""
+    test: str = ""
+    prevalence: str = ""
+
+
+class _Card(Form):
+    data: str = ""
+    quality: list[_Quality] = Field([])
+    shifts: list[str] = Field([])
+    limits: list[str] = Field([])
+    versions: dict[str, str] = Field({})
+    calibration: list[dict[str, float | None]] = Field([])
+
+
+class _Threshold(Form):
+    risk: Share
+    delta: Share
+    probability: Share | None
+    coverage: Share
+    n: Count
+    prevalence: Share | None = None
+
+
+class _ContextUse(Form):
+    slope: Number
+    intercept: Number
+    variances: Annotated[list[Number], Field(min_length=3, max_length=3)]
+    n: Count
+    followed: Share
+    brier: Share
+
+    @model_validator(mode="after")
+    def check_variances(self) -> "_ContextUse":
+        square, both, constant = self.variances
+        if min(square, constant) < 0 or both**2 > 1.000001 * square * constant:
+            raise ValueError("variances are none")
+        return self
+
+
+class _Bundle(Form):
+    """What `detector.json` holds beside the detector's own parts, which `load_detector` checks."""
+
+    name: str
+    parts: dict[str, dict[str, Any]]
+    range: dict[str, Any] | None
+    calibration: _Calibration
+    setting: _Setting
+    card: _Card
+    thresholds: list[_Threshold]
+    context_use: _ContextUse | None = None
+
+
 DEMO = Path(__file__).parents[1] / "serve" / "demo_detector"
 """The bundle that comes along, for the embedded model."""
 
 
 def bundle_files(place: str | Path) -> dict[str, bytes]:
-    """The bytes of a bundle's two files, by name."""
-    folder, files = Path(place), {}
+    """The bytes of a bundle's two files, by name; of a run or its detectors, those of the recommended one."""
+    folder, files = recommended_bundle(Path(place)), {}
     for name in (JSON, WEIGHTS):
         try:
             files[name] = read_regular(folder / name, MOST_BYTES)
@@ -39,23 +143,66 @@ def bundle_files(place: str | Path) -> dict[str, bytes]:
     return files
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes a folder of these files, whole or not at all, in the place of one that holds the same and nothing else."""
-    others = (
-        sorted(path.name for path in folder.iterdir() if path.name not in files)
-        if folder.is_dir()
-        else []
-    )
-    if others or (folder.exists() and not folder.is_dir()):
-        content = f"it holds {others[0]!r}" if others else "it is a file"
+def recommended_bundle(place: Path) -> Path:
+    """The folder of the detector that a run's comparison recommends; any other place is the bundle itself."""
+    for comparison in (place, place / "detectors"):
+        try:
+            record = from_json(read_regular(comparison / COMPARISON, MOST_BYTES))
+            saved = sorted(record["saved"])
+            recommended = record["recommended"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if recommended in saved:
+            return comparison / "bundles" / recommended
         raise UserError(
-            f"{str(folder)!r} is no bundle ({content}) and is not replaced; choose another folder."
+            f"The comparison {str(comparison)!r} recommends no detector that it saved; name one of its bundles: "
+            f"{', '.join(str(comparison / 'bundles' / name) for name in saved) or 'none was saved'}."
         )
+    return place
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a record and its weights as a folder, whole or not at all, in the place of one of the same form."""
+    refuse_other(folder, *files)
     make_folder(folder.parent)
+    remove_partials(folder.parent, folder.name)
     with replacing(folder) as half_made:
         half_made.mkdir()
         for name, content_bytes in files.items():
             (half_made / name).write_bytes(content_bytes)
+
+
+def refuse_other(folder: Path, record_file: str, weights_file: str) -> None:
+    """Refuses to replace a folder unless it is empty or all that it holds is a record of ours and its weights."""
+    refuse_linked(folder)
+    if not os.path.lexists(folder):
+        return
+    if folder.is_symlink() or not folder.is_dir():
+        content = "it is a link" if folder.is_symlink() else "it is a file"
+    else:
+        names = sorted(path.name for path in folder.iterdir())
+        others = [name for name in names if name not in (record_file, weights_file)]
+        is_ours = not others and _is_record(folder, record_file, weights_file)
+        if is_ours or not names:
+            return
+        content = f"it holds {others[0]!r}" if others else f"its {names[0]} is not ours"
+    raise UserError(
+        f"{str(folder)!r} is no bundle ({content}) and is not replaced; choose another folder."
+    )
+
+
+def _is_record(folder: Path, record_file: str, weights_file: str) -> bool:
+    """Whether two files are a record, to the byte as it is written, and the weights whose hash it has."""
+    paths = (folder / record_file, folder / weights_file)
+    if any(path.is_symlink() for path in paths):
+        return False
+    try:
+        text, weights = (read_regular(path, MOST_BYTES) for path in paths)
+        record = from_json(text)
+        whole = written(record) == text
+        return whole and record["weights_sha256"] == hashlib.sha256(weights).hexdigest()
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
@@ -65,9 +212,9 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
             name, f"it has more than {MOST_BYTES / 1e6:g} MB, which no detector needs"
         )
     try:
-        record = json.loads(files[JSON])
-        as_written = written(record)  # refuses NaN
-    except (ValueError, RecursionError):
+        record = from_json(files[JSON])
+        as_written = written(record)
+    except ValueError:
         raise refused(name, f"{JSON} is no JSON: it was altered or cut off") from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         raise refused(name, f"{JSON} does not describe a detector")
@@ -87,6 +234,12 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
             name,
             f"{WEIGHTS} was altered or cut off (its sha256 is not the one in {JSON})",
         )
+    try:
+        check(_Bundle, record)
+    except ValueError as error:
+        raise refused(
+            name, f"it lacks something or holds something else ({JSON} has {error})"
+        ) from None
     return record
 
 
@@ -101,65 +254,50 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
     from anchorscope.stats.calibration import Threshold, without_dominated
 
     record = checked_record(bundle_files(folder), str(folder))
-    try:
-        setting, card = record["setting"], record["card"]
-        known = [entry for entry in DETECTORS.values() if entry.name == record["name"]]
-        rows = [
-            ("detector", record["name"]),
-            *(("what it is", entry.about) for entry in known),
-            (
-                "model",
-                f"{setting['model']} ({setting['source']}), {setting['n_layers']} layers, {setting['dtype']}",
-            ),
-            ("reads", f"{setting['position']}, {setting['template']['kind']} prompt"),
-            ("trained on", training_data(card["data"])),
-            *(("tried on", name) for name in card["shifts"]),
-            *(("limit", limit) for limit in card["limits"]),
-            (
-                "made with",
-                ", ".join(
-                    f"{name} {version}" for name, version in card["versions"].items()
-                ),
-            ),
-            ("sha256", record["sha256"]),
-            ("",),
-        ]
-        stated = [Threshold(**threshold) for threshold in record["thresholds"]]
-        for threshold in without_dominated(stated):
-            accepted = (
-                "nothing"
-                if threshold.probability is None
-                else f"{threshold.coverage:.0%}, from probability {threshold.probability:.3f} on"
-            )
-            rows.append((f"accepted, at most {threshold.risk:.0%} wrong", accepted))
-        rows.append(("" if card["quality"] else "nothing was measured",))
-        for row in card["quality"]:
-            ends = (
-                f" [{row['ci_low']:.3f}, {row['ci_high']:.3f}]"
-                if "ci_low" in row and "ci_high" in row
-                else ""
-            )
-            where = (
-                f"{row['train']} → {row['test']}, {row['prevalence']}"
-                if "train" in row
-                else ""
-            )
-            rows.append((row["metric"], f"{row['value']:.3f}{ends} {where}"))
-        return rows
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise refused(
-            str(folder), f"the card in {JSON} lacks something or holds something else"
-        ) from None
+    bundle = _Bundle.model_validate(record)
+    setting, card = bundle.setting, bundle.card
+    known = [entry for entry in DETECTORS.values() if entry.name == bundle.name]
+    versions = (f"{name} {version}" for name, version in card.versions.items())
+    rows: list[tuple[str, ...]] = [
+        ("detector", bundle.name),
+        *(("what it is", entry.about) for entry in known),
+        (
+            "model",
+            f"{setting.model} ({setting.source}), {setting.n_layers} layers, {setting.dtype}",
+        ),
+        ("reads", f"{setting.position}, {setting.template.kind} prompt"),
+        ("trained on", training_data(card.data)),
+        *(("tried on", name) for name in card.shifts),
+        *(("limit", limit) for limit in card.limits),
+        ("made with", ", ".join(versions)),
+        ("sha256", record["sha256"]),
+        ("",),
+    ]
+    stated = [Threshold(**each.model_dump()) for each in bundle.thresholds]
+    for threshold in without_dominated(stated):
+        start = threshold.probability
+        accepted = (
+            "nothing"
+            if start is None
+            else f"{threshold.coverage:.0%}, from probability {start:.3f} on"
+        )
+        rows.append((f"accepted, at most {threshold.risk:.0%} wrong", accepted))
+    rows.append(("" if card.quality else "nothing was measured",))
+    rows += [(row.metric, _describe_quality(row)) for row in card.quality]
+    return rows
+
+
+def _describe_quality(row: _Quality) -> str:
+    value = "–" if row.value is None else f"{row.value:.3f}"
+    if row.ci_low is not None and row.ci_high is not None:
+        value += f" [{row.ci_low:.3f}, {row.ci_high:.3f}]"
+    where = f"{row.train} → {row.test}, {row.prevalence}" if row.train else ""
+    return f"{value} {where}"
 
 
 def written(record: Mapping[str, Any]) -> bytes:
-    """The one way in which a record is written; NaN is refused, since JSON has none."""
-    return (
-        json.dumps(
-            record, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False
-        )
-        + "\n"
-    ).encode()
+    """The one way in which a record is written."""
+    return (to_json(record, sort_keys=True, indent=1, ascii=False) + "\n").encode()
 
 
 def refused(name: str, why: str) -> UserError:

@@ -1,6 +1,6 @@
 """A detector in use: a bundle and a model together, which score answers.
 
-detector = anchorscope.Detector.load("runs/demo/detectors/bundles/auto")
+detector = anchorscope.Detector.load("runs/demo")
 detector.score("Which city is the capital of Peru?", "Lima").truth_probability
 
 Items are made as in a run: the same prompts, greedy answers and passes. Only what the detector reads is run: one pass
@@ -259,6 +259,10 @@ class Decisions:
     def of(cls, trained: TrainedDetector, features: Features) -> "Decisions":
         """Calibrated log-odds and probabilities of items, and which of them lie outside the training range."""
         raw, calibration = trained.fitted.log_odds(features), trained.calibration
+        if not np.isfinite(raw).all():
+            raise UserError(
+                f"Detector {trained.name!r} gives no number for an answer: its weights are too large; train it again."
+            )
         outside = (
             np.zeros(len(raw), bool)
             if trained.range is None
@@ -343,7 +347,6 @@ class Detector:
         model of the training is loaded, in the precision of the training unless another is asked for.
         """
         trained = bundle if isinstance(bundle, TrainedDetector) else read_bundle(bundle)
-        refuse_unknown(trained.needs, trained.setting.n_layers)
         return cls(
             trained,
             model_for(trained, model, tokenizer, device, dtype, progress),

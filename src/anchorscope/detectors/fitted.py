@@ -14,11 +14,20 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 from torch import Tensor
 
-from anchorscope.detectors.features import Features, Needs, StateKey, needs_of
+from anchorscope.detectors.features import (
+    TEXT_BUCKETS,
+    TEXT_STATE,
+    TEXTS,
+    Features,
+    Needs,
+    StateKey,
+    needs_of,
+)
 from anchorscope.errors import UserError
+from anchorscope.json_text import to_json
 
 
 class Fitted(ABC):
@@ -44,8 +53,24 @@ class Fitted(ABC):
     def log_odds(self, features: Features) -> Float[np.ndarray, " item"]:
         """Log-odds of "truthful" of every item, not calibrated."""
 
+    def check(self, d_model: int) -> None:
+        """Raises `ValueError` where parts don't fit each other, or states of this width."""
+        for value in vars(self).values():
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, Fitted):
+                    part.check(d_model)
+
 
 T = TypeVar("T")
+
+
+def _refuse_unequal(what: str, *sizes: int) -> None:
+    if len(set(sizes)) > 1:
+        raise ValueError(f"{what}: {' and '.join(map(str, sizes))} do not fit")
+
+
+def _width(key: StateKey, d_model: int) -> int:
+    return TEXT_BUCKETS if key == TEXT_STATE else d_model
 
 
 def store(part: Any, path: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
@@ -85,6 +110,7 @@ def load(
     for name, hint in _fields_of(kind).items():
         if hint is Tensor:
             parts[name] = tensors[f"{path}/{name}"]
+            _refuse_form(parts[name], get_type_hints(kind)[name])
         elif hint == tuple[Tensor, ...]:
             n = sum(key.startswith(f"{path}/{name}.") for key in tensors)
             parts[name] = tuple(
@@ -98,9 +124,20 @@ def load(
             )
         elif isinstance(hint, type) and issubclass(hint, Fitted):
             parts[name] = load_detector(tensors, values[name], f"{path}/{name}")
+            if not isinstance(parts[name], hint):
+                raise ValueError(f"{name} is no {hint.kind}")
         elif name in values:
-            parts[name] = TypeAdapter(hint).validate_python(values[name])
+            plain: TypeAdapter[Any] = TypeAdapter(hint, config=_STRICT)
+            parts[name] = plain.validate_json(to_json(values[name]))
     return kind(**parts)
+
+
+_STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+def _refuse_form(tensor: Tensor, hint: Any) -> None:
+    if not isinstance(tensor, hint):
+        raise ValueError(f"a tensor {list(tensor.shape)} of {tensor.dtype}")
 
 
 def load_detector(
@@ -141,6 +178,9 @@ class LinearProbe(Fitted):
         weight = self.weight.to(states.device, torch.double)
         return (states.double() @ weight + self.bias).cpu().numpy()
 
+    def check(self, d_model: int) -> None:
+        _refuse_unequal("weight", len(self.weight), _width(self.key, d_model))
+
 
 @dataclass(frozen=True)
 class WeightedSum(Fitted):
@@ -163,6 +203,13 @@ class WeightedSum(Fitted):
                 features.columns[name], dtype=np.float64
             )
         return total
+
+    def check(self, d_model: int) -> None:
+        super().check(d_model)
+        _refuse_unequal("part weights", len(self.parts), len(self.part_weights))
+        _refuse_unequal("column weights", len(self.columns), len(self.column_weights))
+        if not set(TEXTS).isdisjoint(self.columns):
+            raise ValueError("a text has no weight")
 
 
 @dataclass(frozen=True)
@@ -237,6 +284,18 @@ class Network(Fitted):
             values = values if number == last else values.relu()
         return values[:, 0].cpu().numpy()
 
+    def check(self, d_model: int) -> None:
+        _refuse_unequal("layers", len(self.weight), len(self.bias))
+        width = _width(self.key, d_model)
+        for weight, bias in zip(self.weight, self.bias, strict=True):
+            _refuse_form(weight, Float[Tensor, "out in"])
+            _refuse_form(bias, Float[Tensor, " out"])
+            _refuse_unequal("inputs of a layer", weight.shape[1], width)
+            _refuse_unequal("outputs of a layer", weight.shape[0], len(bias))
+            width = len(bias)
+        if not self.weight or width != 1:
+            raise ValueError("the last layer has not one output")
+
 
 NEIGHBOURS = 5
 """Nearest training states whose mean distance counts."""
@@ -295,6 +354,13 @@ class TrainingRange(Fitted):
     def is_outside(self, features: Features) -> Bool[np.ndarray, " item"]:
         """Which items lie beyond the limit; a state that is no number always does."""
         return ~(self.distance_of(features.state(self.key)) <= self.limit)
+
+    def check(self, d_model: int) -> None:
+        directions, width = self.weight.shape
+        _refuse_unequal("weight", width, _width(self.key, d_model))
+        _refuse_unequal("directions", directions, len(self.offset), self.known.shape[1])
+        if not len(self.known) or self.softness <= 0:
+            raise ValueError("no state, or no softness")
 
 
 def mean_of_nearest(

@@ -332,7 +332,7 @@ def _difference(
     band, levels = share.mean_over(parts.band), parts.items.levels
     value, width = float(band.value[0]), float(band.half_width(*levels)[0])
     spread = max(float(band.standard_error(level)[0]) for level in levels)
-    p_value = float(2 * ndtr(-abs(value) / spread)) if spread > 0 else 1.0
+    p_value = float(2 * ndtr(-abs(value) / spread)) if spread != 0 else 1.0
     n, method = len(parts.items.labels), parts.method(KNOCKOUT)
     return EvidenceTest(
         quantity,

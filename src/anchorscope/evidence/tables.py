@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from anchorscope.artefacts.schema import (
-    CURVE_COLUMNS,
+    CURVE_SCHEMA,
     SAMPLE_SCHEMA,
-    SCORE_COLUMNS,
-    SUMMARY_COLUMNS,
+    SCORE_SCHEMA,
+    SUMMARY_SCHEMA,
 )
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.delta_p import (
@@ -319,12 +319,12 @@ def evidence_tables(
         [row for part in parts for row in part] for parts in zip(*places, strict=True)
     )
     tables = {
-        "curves": _frame(curves).select(CURVE_COLUMNS),
+        "curves": _frame(curves).select(*CURVE_SCHEMA),
         "curve_samples": _frame(samples).select(*SAMPLE_SCHEMA),
-        "reference_curves": _frame(reference).select(*CURVE_COLUMNS, "shift"),
-        "probe_scores": _frame(scores).select(SCORE_COLUMNS),
+        "reference_curves": _frame(reference).select(*CURVE_SCHEMA, "shift"),
+        "probe_scores": _frame(scores).select(*SCORE_SCHEMA),
         "pathways": pl.concat(pathways),
-        "summary": _frame([*summary, *paired]).select(SUMMARY_COLUMNS),
+        "summary": _frame([*summary, *paired]).select(*SUMMARY_SCHEMA),
     }
     return {
         name: table.rechunk() for name, table in tables.items()
@@ -354,7 +354,7 @@ def first_curves(
             for curve in plain_curves(measured, intervention, draws)
             for row in _curve_rows(curve, where, variants)
         ]
-    return _frame(rows).select(CURVE_COLUMNS)
+    return _frame(rows).select(*CURVE_SCHEMA)
 
 
 def _frame(rows: Iterable[Record]) -> pl.DataFrame:

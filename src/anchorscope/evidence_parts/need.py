@@ -61,10 +61,10 @@ class Terms(NamedTuple):
     """How far each split alone moves need(V) from the mean of all."""
 
     def need(self) -> "Share":
-        """need(V) of every problem."""
-        lost, left, had, label = (
-            part.sum(-1, keepdims=True, dtype=np.float64) for part in self[:4]
-        )
+        """need(V) of every problem; NaN where there is no evidence, or nothing that the view leaves."""
+        sums = np.stack([part.sum(-1, dtype=np.float64) for part in self[:4]])
+        is_defined = np.isfinite(sums).all(0) & (sums[1:] != 0).all(0)
+        lost, left, had, label = np.where(is_defined, sums, np.nan)[..., None]
         scale = label / (left * had)
         value = scale * lost
         of_items = scale * self.lost - value * (

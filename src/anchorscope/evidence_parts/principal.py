@@ -83,6 +83,7 @@ def principal_states(
     directions: int,
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
+    title: str = "principal directions",
 ) -> Float[Tensor, "problem item direction"]:
     """The items along the leading principal directions of their standardised states, in host memory."""
     n_items = states.shape[1]
@@ -96,7 +97,7 @@ def principal_states(
         )
 
     listener = progress or Silent()
-    listener.start("principal directions", len(states))
+    listener.start(title, len(states))
     chunks = []
     for chunk in _decomposed(states, directions, torch.device(device), project):
         chunks.append(chunk)

@@ -6,7 +6,6 @@ So a coordinator without a GPU gets the bits of a run in one process with such a
 """
 
 import shutil
-import uuid
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from torch import Tensor
 from anchorscope.errors import MemoryRanOut, UserError
 from anchorscope.execute.numerics import NumericsClass, differences, numerics_of
 from anchorscope.execute.worker import Part, Shard, Worker
-from anchorscope.files import PARTIAL
+from anchorscope.files import partial_name
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.sources import ModelFiles
 from anchorscope.plan.passes import DeviceWork, Planner, planner_for
@@ -80,9 +79,7 @@ class Executor(ABC):
             begun_with,
             Counter[str](),
         )
-        self.folder = (
-            None if self.is_local else work / f"states-{uuid.uuid4().hex[:12]}{PARTIAL}"
-        )
+        self.folder = None if self.is_local else work / partial_name("states")
 
     def check_numerics(self) -> None:
         """Before the first shard: refuses to resume a run that was begun with other numerics."""

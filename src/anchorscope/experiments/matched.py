@@ -146,6 +146,8 @@ def kind_of(question: Question) -> str:
 
 
 def _has_clear_answer(question: Question) -> bool:
+    if not question.answers:
+        return False
     answer = true_answer(question)
     return not _shares_words(question.question, answer) and grade(
         answer, question.answers, question.question

@@ -123,15 +123,15 @@ def _patch(
         unfit: dict[str, str] = {}  # texts by how they read in small letters
         fitting: dict[str, str] = {}
         for donor in donors.of(index):
-            other = items[donor].question
-            text = exchanged(item, items[donor])
-            fits = grade(item.answer.text, other.answers, other.question)
+            other = items[donor]
+            text = exchanged(item, other)
+            fits = grade(item.answer.text, other.accepted, other.question.question)
             if text.casefold() != own:
                 (fitting if fits else unfit).setdefault(text.casefold(), text)
             if len(unfit) == DONORS:
                 break
         # A true answer that fits every question stays true; a false one must not become true.
-        right = grade(item.answer.text, item.question.answers, item.question.question)
+        right = grade(item.answer.text, item.accepted, item.question.question)
         chosen = list((unfit or (fitting if right else {})).values())[:DONORS]
         made += [(index, run, text) for run, text in enumerate(chosen)]
     return _written(

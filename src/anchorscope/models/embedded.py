@@ -5,7 +5,6 @@ imported: the one member is copied out, checked against size and sha256, and con
 which load faster and give the same numbers bit for bit. The folder's manifest is checked at every use.
 """
 
-import json
 import lzma
 import os
 import shutil
@@ -31,8 +30,10 @@ from anchorscope.files import (
     known_sha256,
     open_regular,
     read_regular,
+    remove_partials,
     replacing,
 )
+from anchorscope.json_text import from_json, to_json
 from anchorscope.progress import Progress, Silent
 
 MANIFEST = "anchorscope.json"
@@ -99,14 +100,14 @@ def installed_path(name: str) -> Path | None:
     """The folder of an embedded model that is installed and whole, else None."""
     model, folder = _find_embedded(name), cache_dir() / "models" / name
     try:
-        record = json.loads(read_regular(folder / MANIFEST))
+        record = from_json(read_regular(folder / MANIFEST))
         hashes = {
             folder / file: facts["sha256"] for file, facts in record["files"].items()
         }
         whole = record["gguf_sha256"] == model.sha256 and file_hashes(
             list(hashes)
         ) == list(hashes.values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return folder if whole else None
 
@@ -130,6 +131,8 @@ def install(
         with FileLock(shelf / f".{name}.lock"):
             if folder := installed_path(name):  # another process was faster
                 return folder
+            for left in (name, f".{name}"):  # by a killed process
+                remove_partials(shelf, left)
             with (
                 folder_beside(shelf / f".{name}") as work,
                 replacing(shelf / name) as folder,
@@ -284,9 +287,7 @@ def _write_manifest(model: EmbeddedModel, folder: Path) -> None:
             for path, digest in zip(paths, file_hashes(paths), strict=True)
         },
     }
-    (folder / MANIFEST).write_text(
-        json.dumps(record, indent=2) + "\n", encoding="utf-8"
-    )
+    (folder / MANIFEST).write_text(to_json(record, indent=2) + "\n", encoding="utf-8")
 
 
 def check_gguf(path: Path) -> None:

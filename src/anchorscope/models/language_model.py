@@ -17,6 +17,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from anchorscope.errors import UserError
+from anchorscope.json_text import to_json
 from anchorscope.models.families import (
     ATTENTION,
     Attends,
@@ -485,7 +486,7 @@ def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
         )  # where a model lies and who saved it changes no number
     if dtype is not None:
         settings = _replace_precision(settings, own, dtype)
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    digest = hashlib.sha256(to_json(settings, sort_keys=True, other=str).encode())
     sums: dict[tuple[Any, ...], bytes] = {}
     for name, tensor in sorted(model.state_dict().items()):
         is_cast = (
@@ -535,7 +536,7 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
         "template": getattr(tokenizer, "chat_template", None),
     }
     return hashlib.sha256(
-        json.dumps(record, sort_keys=True, default=str).encode()
+        to_json(record, sort_keys=True, other=str).encode()
     ).hexdigest()
 
 

@@ -1,7 +1,6 @@
 """What a model's name refers to, without loading weights: a folder, a file, a hub id, or a shape."""
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anchorscope.errors import UserError, unknown
+from anchorscope.json_text import to_json
 from anchorscope.models.embedded import EMBEDDED, file_hashes, installed_path
 
 if TYPE_CHECKING:  # the list of shapes is shown by commands that must come at once
@@ -113,7 +113,7 @@ def source_signature(model: str, files: ModelFiles | None = None) -> str | None:
         return None
     made_by = f"GGUF, epoch {EPOCH}" if gguf_file(model) is not None else ""
     return hashlib.sha256(
-        json.dumps([made_by, files], sort_keys=True).encode()
+        to_json([made_by, files], sort_keys=True).encode()
     ).hexdigest()
 
 

@@ -10,7 +10,6 @@ information about truth in a subject, a relation, a first word. No question is w
 each once.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from anchorscope.errors import UserError
+from anchorscope.json_text import to_json
 
 MODEL_FOLDER = Path(__file__).parent / "planted-model"
 """The model that was trained on the language, and its tokenizer, to be loaded like any other."""
@@ -253,7 +253,7 @@ def json_lines(items: Sequence[PlantedItem]) -> str:
         for item in items
     )
     return "".join(
-        json.dumps({"id": item_id, **{name: row[name] for name in names}}) + "\n"
+        to_json({"id": item_id, **{name: row[name] for name in names}}) + "\n"
         for item_id, row in rows
     )
 

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.errors import UserError
+from anchorscope.errors import TooFewAnswers
 from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.chunks import Solve, solve_here
@@ -127,7 +127,7 @@ def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
     if not (
         (sets & splits.labels).any(axis=1) & (sets & ~splits.labels).any(axis=1)
     ).all():
-        raise UserError(
+        raise TooFewAnswers(
             f"The {len(splits.labels)} used items fall into {n_groups} group{'s' * (n_groups != 1)}, too few for folds "
             f"with true and false answers on every side; ask more questions (--limit), or use another --group-by."
         )

@@ -9,6 +9,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from anchorscope.report.findings import (
@@ -502,13 +503,15 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
         steps.append(NextStep(f"Do not interpret ΔP {where}."))
     if not _spoken(findings):
         steps.append(NextStep("Ask more questions: these are too few for an answer."))
-    if "matched" not in set(findings.experiments["experiment"]):
+    elif "matched" not in set(findings.experiments["experiment"]):
         again = command_again(findings, folder, evidence="matched,wordings")
         steps.append(NextStep("Rule out the wording:", again))
-    if any(
-        reading.claim == "adds_to_confidence" and reading.verdict == "yes"
-        for reading in readings
-    ):
+    adds = [reading for reading in readings if reading.claim == "adds_to_confidence"]
+    detectors = Path(folder) / "detectors"
+    if (detectors / "detection.json").is_file():
+        page = detectors / "report.html"
+        steps.append(NextStep(f"Its detectors are compared in {page}."))
+    elif any(reading.verdict == "yes" for reading in adds):
         detect = shlex.join(["anchorscope", "detect", folder])
         if (
             findings.options is not None

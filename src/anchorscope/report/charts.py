@@ -38,6 +38,7 @@ from anchorscope.report.findings import (
 from anchorscope.report.palette import (
     BASELINES,
     CONTROL_GREY,
+    FEW_CLUSTERS,
     GROUPS,
     INK,
     LINE_STYLES,
@@ -344,7 +345,20 @@ def _handles(
         )
         for label, (colour, stroke, marker) in words.items()
     ]
-    return [*handles, *([reference_handle("l* of a fold")] if has_layers else [])]
+    if _has_few_clusters(data):
+        thin = FEW_CLUSTERS | {"label": f"Thin: fewer than {FEWEST_GROUPS} clusters"}
+        handles.append(Line2D([], [], color=INK, **thin))
+    if has_layers:
+        handles.append(reference_handle("l* of a fold"))
+    return handles
+
+
+def _has_few_clusters(data: pl.DataFrame) -> bool:
+    """Whether a line of the knockout rests on so few clusters that it is drawn thin."""
+    clusters = pl.coalesce("n_groups", "n")
+    lines = data.filter(pl.col("intervention") == "knockout")
+    most = lines.group_by("dataset", "group").agg(clusters.max().alias("most"))
+    return most.filter(pl.col("most") < FEWEST_GROUPS).height > 0
 
 
 # The parts of the evidence

@@ -187,11 +187,11 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
     every = findings.items.with_row_index("row")
     chosen = every.sort(pl.col("status") != "used", maintain_order=True).head(most)
     rows = chosen["row"].to_list()
-    layers, effects, terms = (
-        _numbered(findings)["reference_layer"],
-        item_effects(findings),
-        _evidence_terms(findings),
-    )
+    assigned = _numbered(findings)
+    layers = assigned["reference_layer"]
+    pathways = assigned["pathway"]
+    effects = item_effects(findings)
+    terms = _evidence_terms(findings)
     items = list(chosen.iter_rows(named=True))
     texts = [_clip(item["question"], _LONGEST_TEXT) for item in items]
     accepted = [list(item["answers"] or ()) for item in items]
@@ -229,6 +229,7 @@ def item_table(findings: Findings, most: int = MOST_ITEMS) -> dict[str, Any]:
         "status": [item["status"] for item in items],
         "truth": [item["truthful"] for item in items],
         "confidence": [finite(100 * math.exp(mean), 1) for mean in confidence],
+        "pathway": [pathways[row] for row in rows],
         "layer": [layers[row] for row in rows],
         "score": [
             finite(scores[row] * 100, 1) if row in scores else None for row in rows

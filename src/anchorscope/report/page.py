@@ -12,7 +12,6 @@ has another hash and stays dead, and nothing is loaded.
 import base64
 import hashlib
 import html
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from anchorscope.json_text import from_json, to_json
 from anchorscope.report.verdicts import Verdict
 from anchorscope.report.wording import Table
 
@@ -58,10 +58,7 @@ _SPACES = re.compile(
 
 def write_json(path: Path, content: Any) -> None:
     """What programs read of a page, as JSON."""
-    path.write_text(
-        json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-        encoding="utf-8",
-    )
+    path.write_text(to_json(content, indent=2, ascii=False) + "\n", encoding="utf-8")
 
 
 Tables = tuple[tuple[str, Table], ...]
@@ -193,7 +190,7 @@ def content_policy(script: str) -> str:
 
 def embedded_json(value: Any) -> Markup:
     """JSON that can stand in a script element: no character in it can end the element or begin a comment."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = to_json(value, ascii=False, compact=True)
     return Markup(text.translate(_DANGEROUS))
 
 
@@ -223,7 +220,7 @@ def _embedded(path: Path) -> tuple[str, Any]:
     address = base64.b64encode(_CARRIED.sub("", picture).encode("utf-8")).decode(
         "ascii"
     )
-    return f"data:image/svg+xml;base64,{address}", json.loads(
+    return f"data:image/svg+xml;base64,{address}", from_json(
         html.unescape(numbers.group(1))
     ) if numbers else None
 

@@ -2,12 +2,14 @@
 
 A dataset has one colour and one marker; the group is carried by the line style (Q-Anchored solid, A-Anchored dashed),
 so that a grey print loses nothing. The colours differ in lightness too: readers with any of the three kinds of colour
-blindness can tell the paper's four datasets apart (a test simulates them). Every other dataset takes the next free
-colour, always the same for the same list of datasets.
+blindness can tell the paper's four datasets apart (a test simulates them). Every other dataset takes the next colour
+that none of these needs, always the same for the same list of datasets.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
+from typing import Any
 
 Q_ANCHORED = "Q-Anchored"
 A_ANCHORED = "A-Anchored"
@@ -17,6 +19,8 @@ LINE_STYLES: dict[str, str | tuple[int, tuple[float, ...]]] = {
     Q_ANCHORED: "-",
     A_ANCHORED: (0, (4.0, 1.8)),
 }
+FEW_CLUSTERS: dict[str, Any] = {"linewidth": 0.9, "alpha": 0.45, "marker": ""}
+"""A line of so few clusters that it has no band keeps its colour and stroke, but is thin and pale."""
 
 # The greys stay clearly lighter than every series, so that controls and marks never look like a result.
 CONTROL_GREY = "#7a7a7a"
@@ -61,7 +65,8 @@ _FIXED = {
     "nq": ("#ee4d8e", "D"),  # pink
     "atlas": ("#007f8c", "v"),
 }
-_OTHERS = (("#393b79", "P"), ("#5d7a2b", "X"), ("#b0560f", "<"), ("#7b4173", ">"))
+_OTHERS = (("#b0560f", "P"), ("#5d7a2b", "X"), ("#393b79", "<"))
+"""Taken when those of the datasets with a fixed colour are in use."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,10 @@ def display_name(dataset: str) -> str:
 
 
 def dataset_styles(datasets: Sequence[str]) -> dict[str, DatasetStyle]:
-    """Colour and marker of every dataset, in order; unknown ones share the other colours among themselves."""
-    unknown = [name for name in datasets if name not in _FIXED]
-    looks = {
-        name: _OTHERS[number % len(_OTHERS)] for number, name in enumerate(unknown)
-    } | _FIXED
-    return {name: DatasetStyle(*looks[name]) for name in datasets}
+    """Colour and marker of every dataset, in order; one of the user's own takes the next look that is free."""
+    unused = [look for name, look in _FIXED.items() if name not in datasets]
+    free = cycle([*unused, *_OTHERS])
+    return {
+        name: DatasetStyle(*(_FIXED[name] if name in _FIXED else next(free)))
+        for name in datasets
+    }

@@ -8,7 +8,6 @@ the pointer. Nothing here goes through pyplot, so no global state is touched, an
 the same numbers give the same bytes.
 """
 
-import json
 import math
 import textwrap
 import warnings
@@ -31,6 +30,7 @@ from matplotlib.ticker import MaxNLocator
 
 from anchorscope.catalogue import EXPERIMENTS
 from anchorscope.errors import UserError
+from anchorscope.json_text import to_json
 from anchorscope.plugins import load, plugins_of, problem
 from anchorscope.progress import Progress
 from anchorscope.report.findings import (
@@ -41,6 +41,7 @@ from anchorscope.report.findings import (
     select,
 )
 from anchorscope.report.palette import (
+    FEW_CLUSTERS,
     GROUPS,
     INK,
     Q_ANCHORED,
@@ -137,9 +138,7 @@ def write_figure(figure: Figure, target: Path | BinaryIO, kind: str) -> None:
     """Write a figure as a picture."""
     metadata = _METADATA[kind]
     if kind == "svg" and isinstance(figure, ShownFigure) and figure.curves:
-        metadata = metadata | {
-            "Description": json.dumps(figure.values(), separators=(",", ":"))
-        }
+        metadata = metadata | {"Description": to_json(figure.values(), compact=True)}
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
         # A model's name may use letters that the font lacks: a box in a title is no reason to fail a run.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
@@ -518,7 +517,7 @@ class Lines:
         )
         if kind == "band" and (rows.select(groups.max()).item() or 0) < FEWEST_GROUPS:
             kind = "none"  # a band of so few items would say more than is known
-            style |= {"linewidth": 1.1, "linestyle": ":", "marker": ""}
+            style |= FEW_CLUSTERS
         if (
             self.x == "layer" and kind != "level"
         ):  # a line is broken where a layer has no number

@@ -6,13 +6,15 @@ port in the environment, and reads the line that says it is ready.
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
-from subprocess import PIPE, Popen
+from contextlib import suppress
+from subprocess import PIPE, Popen, TimeoutExpired
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import IO, Any, cast
@@ -22,6 +24,9 @@ from anchorscope.errors import Incomplete, UserError
 _PORT = "ANCHORSCOPE_SHARED_PORT"
 SHARED_PORT = int(os.environ.get(_PORT, 0))
 """The port that this process shares with others of its service; 0 for a process alone."""
+_LAST_SECONDS = 2.0
+"""For the others' requests where a process has died: nobody should wait long at a port that is half closed."""
+_TICK = 0.1  # seconds between two looks at the processes
 
 
 def listen(host: str, port: int, only_reserve: bool = False) -> socket.socket:
@@ -85,10 +90,8 @@ def serve_together(
     reserved: socket.socket, processes: int, on_ready: Callable[[dict[str, Any]], None]
 ) -> int:
     """Serves until a signal comes or a process ends; the exit code. `on_ready` gets what a process says of itself."""
-    environ, children = (
-        {**os.environ, _PORT: str(reserved.getsockname()[1])},
-        list[Popen[str]](),
-    )
+    environ = {**os.environ, _PORT: str(reserved.getsockname()[1])}
+    children: list[Popen[str]] = []
     signals: list[int] = []  # that came
 
     def end(number: int) -> None:
@@ -117,27 +120,40 @@ def serve_together(
             end(signals[0])
         return cast(IO[str], child.stdout)
 
+    def ended() -> list[int]:
+        codes = [child.poll() for child in children]
+        return [code for code in codes if code is not None]
+
+    def ready_line(output: IO[str]) -> str:
+        """What a process says when it is ready; empty if any of them ends before."""
+        while not select.select([output], [], [], _TICK)[0]:
+            if ended():
+                return ""
+        return output.readline()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     with TemporaryDirectory(prefix="anchorscope-metrics-") as environ[
         "PROMETHEUS_MULTIPROC_DIR"
     ]:
-        lines = [
-            start().readline()
-        ]  # alone, so that a model that cannot be loaded is reported once
+        # The first one alone, so that a model that cannot be loaded is reported once.
+        lines = [ready_line(start())]
         if lines[0] and not signals:
-            lines += [
-                output.readline() for output in [start() for _ in range(1, processes)]
-            ]
+            lines += map(ready_line, [start() for _ in range(1, processes)])
         is_ready = len(lines) == processes and all(lines)
         if is_ready:
             on_ready(json.loads(lines[0]))
-        while not (
-            codes := [code for child in children if (code := child.poll()) is not None]
-        ):
-            time.sleep(0.1)
-        was_asked, first = bool(signals), codes[0]
+        while not ended():
+            time.sleep(_TICK)
+        was_asked = bool(signals)
+        first = ended()[0]
         end(signal.SIGTERM)
+        if not was_asked:
+            until = time.monotonic() + _LAST_SECONDS
+            for child in children:
+                with suppress(TimeoutExpired):
+                    child.wait(max(0.0, until - time.monotonic()))
+                child.kill()
         codes = [child.wait() for child in children]
     if was_asked:
         return max(0, *codes)

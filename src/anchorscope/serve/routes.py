@@ -4,7 +4,6 @@ A chat is one question, the model's answer and its score. The score is that of a
 the answer has ended.
 """
 
-import json
 import secrets
 import time
 from dataclasses import asdict
@@ -12,12 +11,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from anchorscope.datasets.question import Question, Unusable, question_from_row
 from anchorscope.detectors.bundle_files import training_data
 from anchorscope.detectors.detector import DRAWS, MOST_ALONE, live_cuts
 from anchorscope.detectors.verdict import Verdict
+from anchorscope.json_text import to_json
 from anchorscope.serve.errors import ServiceError, invalid_request
 from anchorscope.serve.model_thread import Draw, Record, score_records
 from anchorscope.serve.service import Service
@@ -306,18 +306,80 @@ def _detector_record(service: Service, name: str) -> Record:
 _Stop = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class Message(Form):
-    """The question."""
+class TextPart(Form):
+    """A piece of a message."""
 
-    role: Literal["user"]
-    content: Written
+    type: Literal["text"]
+    text: Text
+
+
+def _refuse_other_parts(content: Any) -> Any:
+    parts = content if isinstance(content, list) else []
+    kinds = [part.get("type") for part in parts if isinstance(part, dict)]
+    if not isinstance(content, str | list) or kinds != ["text"] * len(parts):
+        raise ValueError("only text can be read: one text, or parts of the type text")
+    return content
+
+
+class Message(Form):
+    """The question, or what a client tells every model beforehand."""
+
+    role: Literal["system", "developer", "user"]
+    content: Annotated[
+        Written | Annotated[list[TextPart], Field(min_length=1, max_length=64)],
+        BeforeValidator(_refuse_other_parts),
+    ]
+    name: Name | None = Field(None, description="Not used.")
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.content, str):
+            return self.content
+        return "\n".join(part.text for part in self.content)
+
+
+_ONLY: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "tools": ([],),
+    "functions": ([],),
+    "tool_choice": ("none", "auto"),
+    "function_call": ("none", "auto"),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "reasoning_effort": ("none",),
+    "verbosity": ("medium",),
+}
+"""OpenAI's parameters that would change the answer, and the values with which they do not."""
+_NOT_USED = (
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "parallel_tool_calls",
+    "prediction",
+)
+"""Those that change no answer."""
+_SYSTEM_UNUSED = "the system message was not used: a detector knows its own prompt only"
 
 
 class ChatRequest(Sources, AboutDetector):
-    """A question; it is asked in the detector's own prompt, the only one that a detector was trained under."""
+    """A question; it is asked in the detector's own prompt, the only one that a detector was trained under.
+
+    OpenAI's other parameters are taken where they change nothing (`"n": 1`, `"presence_penalty": 0`), else refused.
+    """
 
     messages: list[Message] = Field(
-        min_length=1, max_length=1, description="One user message, the question."
+        min_length=1,
+        max_length=16,
+        description="One user message, the question; system messages are not used, which a warning says.",
     )
     truth: Literal[True] = Field(True, description="Every answer is scored.")
     risk: Risk | None = Field(None, description="As in ScoreRequest.")
@@ -335,10 +397,30 @@ class ChatRequest(Sources, AboutDetector):
     )
     seed: int | None = Field(None, ge=-(2**63), le=2**63 - 1)
     stop: _Stop | Annotated[list[_Stop], Field(max_length=4)] | None = None
-    n: Literal[1] | None = Field(None, description="One answer at a time.")
-    user: Annotated[str, Field(max_length=1000)] | None = Field(
-        None, description="Not used."
-    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def leave_out_what_changes_nothing(cls, body: Any) -> Any:
+        if not isinstance(body, dict):
+            return body
+        for name, allowed in _ONLY.items():
+            if body.get(name) is not None and body[name] not in allowed:
+                only = " or ".join(map(to_json, allowed))
+                raise invalid_request(
+                    f"{name}: only {only} is possible here; any other value would change the answer.",
+                    name,
+                )
+        ignored = {*_ONLY, *_NOT_USED}
+        return {name: value for name, value in body.items() if name not in ignored}
+
+    def question(self) -> str:
+        texts = [message.text for message in self.messages if message.role == "user"]
+        if len(texts) != 1:
+            raise invalid_request(
+                "messages: give one message of the role user, the question; a conversation cannot be continued here.",
+                "messages",
+            )
+        return texts[0]
 
     def draw(self) -> Draw:
         stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
@@ -382,15 +464,17 @@ def chat_router(service: Service) -> APIRouter:
                 f"At most {most:,} tokens are written for a request; ask for fewer."
             )
             raise ServiceError(422, "answer_too_long", message, param="max_tokens")
-        question = request.ask(request.messages[0].content)
+        question = request.ask(request.question())
         service.log.user_text("user", question.question)
         threshold = trained.threshold(request.risk)
         answer = await service.answer(
             question, name, limit, request.draw(), request.risk
         )
         risk = None if threshold is None else threshold.risk
+        has_system = any(message.role != "user" for message in request.messages)
         truth = {
             **answer.score,
+            "warnings": [*answer.score["warnings"], *[_SYSTEM_UNUSED] * has_system],
             "detector": name,
             "sha256": trained.sha256,
             "risk": risk,
@@ -416,9 +500,7 @@ def chat_router(service: Service) -> APIRouter:
                 {**chunk, "choices": [first]},
                 {**chunk, "choices": [last], "usage": usage},
             )
-            events = (
-                f"data: {text}\n\n" for text in (*map(json.dumps, chunks), "[DONE]")
-            )
+            events = (f"data: {text}\n\n" for text in (*map(to_json, chunks), "[DONE]"))
             return StreamingResponse(
                 events,
                 media_type="text/event-stream",

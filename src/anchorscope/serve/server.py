@@ -5,7 +5,6 @@ second signal ends it at once.
 """
 
 import asyncio
-import json
 import os
 import socket
 import time
@@ -21,6 +20,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from anchorscope.json_text import to_json
 from anchorscope.serve.errors import error_handlers
 from anchorscope.serve.guard import Guard, Keys
 from anchorscope.serve.processes import SHARED_PORT
@@ -118,7 +118,7 @@ def openapi_text() -> str:
     schema = make_app(
         cast(Service, None), Keys()
     ).openapi()  # routes use their service only when they are asked
-    return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return to_json(schema, indent=1, sort_keys=True, ascii=False) + "\n"
 
 
 class _PageFiles(StaticFiles):

@@ -21,7 +21,7 @@ from anchorscope.cost import MOST_RANDOM_CUTS, ModelSize
 from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
-from anchorscope.errors import UserError
+from anchorscope.errors import TooFewAnswers, UserError
 from anchorscope.evidence.draws import Draws, areas
 from anchorscope.evidence.effects import (
     Effect,
@@ -104,11 +104,7 @@ def format_for(make: Callable[..., Any]) -> Format:
     """How the result of a function is written, by its return type."""
     kind = get_type_hints(make)["return"]
     is_plain = kind is QuestionSample or get_origin(kind) is list
-    return (
-        records(kind)
-        if is_plain
-        else with_tensors({each.__name__: each for each in _CLASSES})
-    )
+    return records(kind) if is_plain else with_tensors(*_CLASSES)
 
 
 @dataclass
@@ -385,6 +381,7 @@ class DatasetRun:
         keep = self.job.recipe.keep
         read_by_detectors = {
             "log-probs",
+            "attention-mass",  # of the same pass: a later run then needs none of its own
             "detection-columns",
             *[f"effects-{KNOCKOUT}"] * ("states-cut" in keep),
         }
@@ -500,14 +497,17 @@ class DatasetRun:
         folds = grouped_folds(
             self.groups, truth_strata(truth, self.relations), recipe.folds, order
         )
-        return make_splits(
-            truth,
-            self.groups,
-            folds,
-            recipe.seed,
-            item_ids=ids,
-            relations=self.relations,
-        )
+        try:
+            return make_splits(
+                truth,
+                self.groups,
+                folds,
+                recipe.seed,
+                item_ids=ids,
+                relations=self.relations,
+            )
+        except TooFewAnswers as error:
+            raise TooFewAnswers(f"Dataset {self.name!r}: {error}") from None
 
     @cached_property
     def evidence_items(self) -> EvidenceItems:

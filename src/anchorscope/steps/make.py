@@ -247,9 +247,9 @@ def principal(run: DatasetRun) -> dict[str, Tensor]:
 
 def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
     directions = run.directions_of(states.shape[1])
-    return run.job.fits(
-        principal_states, states, directions, title=f"principal directions: {name}"
-    )
+    title = f"principal directions: {name}"
+    reduce = partial(principal_states, title=title)
+    return run.job.fits(reduce, states, directions, title=title)
 
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
@@ -403,7 +403,8 @@ def _solve_control(
     run: DatasetRun, states: Mapping[str, Tensor], items: EvidenceItems, name: str
 ) -> Arrays:
     reduced = {
-        view: _along_directions(run, part, name) for view, part in states.items()
+        view: _along_directions(run, part, f"{name}, {view}")
+        for view, part in states.items()
     }
     return run.job.fits(parts.solve_control, reduced, items, name, title=name)
 

@@ -20,12 +20,12 @@ from anchorscope.artefacts.sealed_folder import (
     open_locked,
     read_sealed,
     refuse_foreign,
+    refuse_linked,
     sealed_text,
 )
 from anchorscope.errors import UserError
 from anchorscope.files import (
     LOCK,
-    PARTIAL,
     is_locked,
     make_folder,
     move_aside,
@@ -48,7 +48,7 @@ DONE, RUNNING, FAILED, STOPPED, WAITING = STATES = (
     "waiting",
 )
 """Of a run. Stopped: started, and resumed by the same command. Waiting: not begun, or finished with other options."""
-_OURS = (LOCK, RUNS, COMPARED, FILE, f"{STUDY_MARKER}{PARTIAL}", f"{FILE}{PARTIAL}")
+_OURS = (LOCK, RUNS, COMPARED, FILE)
 _MACHINE = {
     "device": "auto",
     "dtype": "auto",
@@ -109,6 +109,8 @@ def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
     file = path / FILE
 
     def refuse() -> None:
+        for name in (STUDY_MARKER, FILE, RUNS, COMPARED):
+            refuse_linked(path / name)
         if not (
             path / STUDY_MARKER
         ).is_file():  # a user's files beside a study's are left alone

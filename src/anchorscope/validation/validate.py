@@ -7,7 +7,6 @@ What counts is the AUC within true and within false answers: an experiment that 
 over all answers wherever pathway and label go together, and none within them.
 """
 
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,8 @@ from anchorscope.artefacts.sealed_folder import read_sealed, refuse_foreign, sea
 from anchorscope.catalogue import RATED
 from anchorscope.errors import UserError
 from anchorscope.execute.choose import Choice
-from anchorscope.files import PARTIAL, files_below, new_folder, replacing, writable
+from anchorscope.files import files_below, new_folder, replacing, writable
+from anchorscope.json_text import from_json
 from anchorscope.models.loading import checked_device, choose_device
 from anchorscope.pipeline import run_recipe
 from anchorscope.planted.items import (
@@ -123,7 +123,7 @@ def validate(
     if not is_run(out / "run"):
         ours = f"{DATASET}.jsonl"  # all that is there before the run has its own marker
         with writable(out):
-            refuse_foreign(out, [ours, f"{ours}{PARTIAL}", "run"])
+            refuse_foreign(out, [ours, "run"])
     with new_folder(out):
         _plant(questions, planted, fresh and is_run(out / "run"))
         return _validate(out, options, recipe, device, fresh, listener)
@@ -143,6 +143,7 @@ def _validate(
     items = read_items(run)
     scores = read_scores(run, items)
     recovery = recovery_table(items, scores, options.bootstrap, options.seed)
+    _write_table(out / "recovery.csv", recovery)
     world_results = run_worlds(
         options.replicas,
         options.world_items,
@@ -152,9 +153,7 @@ def _validate(
         listener,
     )
     worlds = worlds_table(world_results)
-    for name, table in (("recovery", recovery), ("worlds", worlds)):
-        with replacing(out / f"{name}.csv") as half_made:
-            table.write_csv(half_made)
+    _write_table(out / "worlds.csv", worlds)
     summary_sentences = [*sentences(items, recovery), *worlds_sentences(world_results)]
     section = worlds_section(
         worlds, {world.name: world.about for world in WORLDS.values()}
@@ -178,6 +177,11 @@ def _validate(
         text = sealed_text(out, record, _written(out))
         half_made.write_text(text, encoding="utf-8")
     return out
+
+
+def _write_table(path: Path, table: pl.DataFrame) -> None:
+    with replacing(path) as half_made:
+        table.write_csv(half_made)
 
 
 def _written(out: Path) -> list[str]:
@@ -210,7 +214,7 @@ def _plant(path: Path, planted: Sequence[PlantedItem], fresh: bool) -> None:
 
 def _facts(run: Path, items: Items, seed: int) -> dict[str, str]:
     """What was run, for the page."""
-    model = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["model"]
+    model = from_json((run / "manifest.json").read_text(encoding="utf-8"))["model"]
     return {
         "model": f"{model['architecture']}, {model['n_layers']} layers, {model['d_model']} wide, "
         f"{model['parameters']:,} parameters, fingerprint {model['fingerprint'][:16]}",
@@ -249,7 +253,7 @@ def summary(out: Path, recovery: pl.DataFrame, run: Path) -> dict[str, Any]:
         main = MAIN_WAYS.get(experiment, next(iter(ways)))
         best = ways.get(main) or next(iter(ways.values()))
         by_experiment[experiment] = {"way": main, **best, "ways": ways}
-    unavailable = json.loads((run / "manifest.json").read_text(encoding="utf-8"))[
+    unavailable = from_json((run / "manifest.json").read_text(encoding="utf-8"))[
         "unavailable"
     ]
     return {"out": str(out), "recovery": by_experiment, "unavailable": unavailable}

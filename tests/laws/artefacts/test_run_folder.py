@@ -17,7 +17,7 @@ from anchorscope.artefacts import sealed_folder
 from anchorscope.artefacts.run_folder import RunFolder, open_run, read_manifest
 from anchorscope.artefacts.step import Format, StepResult, records
 from anchorscope.errors import UserError
-from anchorscope.files import LOCK, canonical_hash, folder_beside
+from anchorscope.files import LOCK, canonical_hash, folder_beside, partial_name
 from noting import Notes
 from whole_runs import files_of
 
@@ -244,9 +244,7 @@ def test_an_index_of_another_version_is_told_and_nothing_touched(
     )
 
 
-@pytest.mark.parametrize(
-    "left", [[], [".lock"], [".lock", "index.json.anchorscope-partial"]]
-)
+@pytest.mark.parametrize("left", [[], [".lock"], [".lock", partial_name("index.json")]])
 def test_an_empty_folder_and_one_of_a_run_killed_in_its_first_moment_may_be_used(
     tmp_path: Path, left: list[str]
 ) -> None:
@@ -269,7 +267,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused_and_not_followed(
     else:
         elsewhere.mkdir()
         linked.parent.mkdir(exist_ok=True)
-    (elsewhere / "a-0123456789ab.anchorscope-partial").mkdir()
+    (elsewhere / partial_name("a-0123456789ab")).mkdir()
     (elsewhere / "mine.txt").write_text("mine")
     linked.symlink_to(elsewhere)
     before = sorted(elsewhere.rglob("*"))

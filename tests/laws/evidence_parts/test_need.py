@@ -110,6 +110,30 @@ def test_everything_is_needed_of_a_view_that_is_the_same_for_all_items(make_case
     )
 
 
+def test_a_share_of_no_evidence_is_undefined_without_a_warning(make_case):
+    """Such as that of a layer whose state is the same for every item: its probe says nothing."""
+    case = make_case(90, 6, 0.8, 0.6, problems=3, splits=3)
+    whole = case.terms()
+    for states in (case.clean, case.cut):
+        states[1] = 0.5
+    nothing = case.terms()
+    infinite = whole._replace(lost=np.where(whole.lost > 0, np.inf, whole.lost))
+    for terms, undefined in (
+        (nothing, [False, True, False]),
+        (whole._replace(label_left=0 * whole.label_left), [True] * 3),
+        (whole._replace(label=0 * whole.label), [True] * 3),
+        (infinite, [True] * 3),
+    ):
+        share = terms.need()
+        width = share.half_width(np.arange(90))
+        known = ~np.array(undefined)
+        for values in (share.value, width, (1 - share - share).value):
+            np.testing.assert_array_equal(np.isfinite(values), known)
+        np.testing.assert_allclose(
+            share.value[known], whole.need().value[known], rtol=1e-12
+        )
+
+
 def test_the_standard_error_is_the_spread_over_replicas_of_a_view_with_many_directions(
     make_case,
 ):

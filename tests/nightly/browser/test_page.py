@@ -146,6 +146,9 @@ def test_items_sort_filter_and_open_and_the_view_is_in_the_address(
     assert set(table.locator("td.truth").all_inner_texts()) == {"✗"}
     assert "items-sort=score.down" in page.url
     assert "items-truth=false" in page.url
+    page.get_by_label("pathway", exact=True).select_option("A-Anchored")
+    assert set(table.locator("td.pathway").all_inner_texts()) == {"A-Anchored"}
+    assert "items-pathway=A-Anchored" in page.url
     page.get_by_label("search").fill("nothing at all")
     assert "No matches" in table.inner_text()
     page.get_by_label("search").fill("")
@@ -157,11 +160,17 @@ def test_items_sort_filter_and_open_and_the_view_is_in_the_address(
     other = open_page(Path(path), fragment)
     assert other.locator("table.items tr.detail").inner_text() == detail.inner_text()
     assert set(other.locator("table.items td.truth").all_inner_texts()) == {"✗"}
+    other.get_by_label("answer", exact=True).select_option("")
+    other.get_by_label("pathway", exact=True).select_option("")
+    assert {"Q-Anchored", "A-Anchored"} <= set(
+        other.locator("table.items td.pathway").all_inner_texts()
+    )
 
 
 def test_other_peoples_text_stays_text(items_page):
     page = items_page
     page.get_by_label("answer", exact=True).select_option("")
+    page.get_by_label("pathway", exact=True).select_option("")
     page.get_by_label("search").fill("emma")
     row = page.locator("table.items tbody tr").first
     assert MARKUP in row.inner_text()

@@ -81,6 +81,45 @@ def test_a_signal_during_the_imports_ends_calmly() -> None:
     assert ended(program(code)) == (128 + signal.SIGTERM, STOPPED)
 
 
+def test_a_signal_while_an_object_is_removed_is_not_lost() -> None:
+    code = """
+        import os, signal, sys, time
+        from anchorscope.cli import main as door, inspect
+
+        class Leaving:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.1)
+
+        def install(*_):
+            Leaving()
+            time.sleep(60)
+
+        inspect.installed_path = install
+        sys.argv = ["anchorscope", "models"]
+        door.main()
+    """
+    assert ended(program(code)) == (128 + signal.SIGINT, STOPPED)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_after_the_last_line_ends_calmly(name: str) -> None:
+    code = """
+        import os, signal
+        from anchorscope import __main__
+        from anchorscope.cli import main as door, signals
+        deafen = signals.deafen
+
+        def late():
+            os.kill(os.getpid(), signal.{name})
+            deafen()
+
+        door.app, signals.deafen = lambda **_: None, late
+        __main__.main()
+    """.replace("{name}", name)
+    assert ended(program(code)) == (128 + getattr(signal, name), STOPPED)
+
+
 def test_using_the_package_changes_no_handler() -> None:
     code = """
         import signal

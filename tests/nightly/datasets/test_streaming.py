@@ -1,5 +1,6 @@
 """A large file is sampled in the memory of a small one: kept are the questions asked, and a few bytes for every row."""
 
+import gzip
 import json
 import os
 import subprocess
@@ -51,6 +52,49 @@ def write_csv(path: Path, count: int) -> None:
     with path.open("w") as file:
         file.write("question,answers,note\n")
         file.writelines(",".join(row.values()) + "\n" for row in rows(count))
+
+
+READ = """
+import resource, sys
+from pathlib import Path
+import polars
+from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope.errors import UserError
+
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+
+before = peak()
+try:
+    list(open_dataset(DatasetSpec("large", Path(sys.argv[1])), "skip"))
+except UserError as error:
+    print(error)
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("first", [b'{"question": "', b'question,answers\n"'])
+def test_a_line_of_a_gigabyte_in_a_small_file_is_refused_in_little_memory(
+    tmp_path: Path, first: bytes
+) -> None:
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(first)
+        for _ in range(1000):
+            file.write(b"x" * 10**6)
+    assert path.stat().st_size < 10**7
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    line, kilobytes = done.stdout.splitlines()
+    number = 1 + first.count(b"\n")
+    assert line.startswith(f"Line {number} of {path} has more than 100 MB, unpacked.")
+    assert int(kilobytes) < 350_000
 
 
 @pytest.mark.parametrize("make", [write_lines, write_csv])

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from anchorscope.artefacts.run_folder import open_run, read_index
+from anchorscope.artefacts.sealed_folder import sealed_text
 from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.verifying import verify
@@ -115,6 +116,21 @@ def test_damaged_steps_of_a_half_done_run_are_made_again_and_reported(
         ), "\n".join([str(harmed), *notes])
         assert made.count(step) == 1
     assert set(json.loads((out / "manifest.json").read_text())["events"]) == set(notes)
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_damaged_step_that_nothing_reads_leaves_the_index(
+    harm: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    """The finished run would be damaged otherwise, with no command that mends it."""
+    out = small_run.copy("half_done", tmp_path / "run")
+    files = files_of_steps(out)
+    for step in UNREAD & set(files):
+        HARM[harm](out / files[step][0])
+    quick(small_run.recipe, out)
+    assert tables_of(out) == small_run.tables
+    assert verify(out).whole
+    assert quick(small_run.recipe, out) == []
 
 
 @pytest.mark.parametrize("first", range(4))
@@ -235,6 +251,34 @@ def test_commands_that_read_a_damaged_run_end_with_one_line(
         assert line.startswith("error: ")
         assert name in line
     assert not (tmp_path / "c").exists()
+
+
+LISTS = {
+    "detection.json": ("detectors.csv", "differences.csv"),
+    "comparison.json": ("observations.json", "probe_scores.csv"),
+    "validation.json": ("recovery.csv", "worlds.csv"),
+}
+
+
+@pytest.mark.parametrize("marker", LISTS)
+def test_a_folder_inside_that_lost_its_own_list_is_not_whole(
+    marker: str, small_run: SmallRun, tmp_path: Path
+) -> None:
+    out = small_run.copy("finished", tmp_path / "run")
+    inner = out / "inner"
+    inner.mkdir()
+    for name in LISTS[marker]:
+        (inner / name).write_text("ours")
+    record = {"runs": [], "summary": []}
+    (inner / marker).write_text(sealed_text(inner, record, LISTS[marker]))
+    assert verify(out).whole
+    (inner / marker).unlink()
+    found = verify(out)
+    assert [(one.file, one.wrong) for one in found.problems] == [
+        (f"inner/{marker}", "is missing")
+    ]
+    (command,) = found.commands
+    assert command.startswith("anchorscope ")
 
 
 @pytest.mark.parametrize("which", ["half_done", "finished"])

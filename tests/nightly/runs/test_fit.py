@@ -127,6 +127,7 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
         "tokens",
         "clean-states",
         "log-probs",
+        "attention-mass",
         "before-answer",
     )
     assert made == [f"facts/{name}" for name in names]
@@ -164,6 +165,10 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
         "facts/clean-states",
         "facts/before-answer",
     }  # read from files
+    assert "clean states  0/" in result.stderr
+    passes = [line for line in completed.stderr.splitlines() if "  0/" in line]
+    assert passes
+    assert not any("clean states" in line for line in passes if "score" not in line)
     assert (out / "summary.csv").read_bytes() == (bare / "summary.csv").read_bytes()
     assert states.read_bytes() == fitted_states
     again = invoke(
@@ -205,7 +210,8 @@ def test_detect_computes_only_what_is_missing_and_says_so_before(
         "detectors need states, which the run did not keep: they are computed first"
         in few.stderr
     )
-    assert re.search(r"^cost: .* min here, .* GB of disk$", few.stderr, re.MULTILINE)
+    cost = r"^cost: .* min here, fits of detectors included, .* GB of disk$"
+    assert re.search(cost, few.stderr, re.MULTILINE)
     kept = open_finished(run.path)
     assert kept.recipe.keep == ("states",)
     assert (missing_keep(kept, ("probe",)), missing_keep(kept, ("mop", "p-true"))) == (

@@ -21,6 +21,9 @@ MINE = {
     "report.md.changed-7": b"mine",
     "results.partial": b"mine",
     "work/mine.partial": b"mine",
+    "results.anchorscope-partial": b"mine",
+    "index.json.anchorscope-partial": b"mine",
+    "work/facts/tables-0123456789ab.anchorscope-partial/x.txt": b"mine",
 }
 """What a user may have put into a run folder."""
 

@@ -167,13 +167,9 @@ def two_processes(
         try:
             assert parent.stdout is not None
             url = json.loads(parent.stdout.readline())["url"]
-            children = (
-                Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-                .read_text()
-                .split()
-            )
+            children = children_of(parent.pid)
             assert len(children) == 2
-            yield parent, url, [*map(int, children)]
+            yield parent, url, children
         finally:
             parent.terminate()
     until = time.monotonic() + 30
@@ -204,10 +200,37 @@ def test_processes_share_a_port_and_their_numbers(bundle: Path, tmp_path: Path) 
     assert (tmp_path / "log").read_text().count("GET /v1/models 200") == 40
 
 
+def children_of(parent: int) -> list[int]:
+    listed = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+    return [*map(int, listed.split())]
+
+
+def test_a_process_that_dies_while_another_starts_is_noticed(bundle: Path) -> None:
+    """The other one is stopped, so that it will never be ready."""
+    command = [sys.executable, "-m", "anchorscope", "serve", str(bundle), "--json"]
+    command += ["--processes", "2", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as parent:
+        until = time.monotonic() + 120
+        while len(children := children_of(parent.pid)) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        os.kill(children[1], signal.SIGSTOP)
+        os.kill(children[0], signal.SIGKILL)
+        began = time.monotonic()
+        assert parent.wait(60) == 3
+        assert time.monotonic() - began < 5
+        assert parent.stderr is not None
+        assert "ended (signal 9), and the others with it" in parent.stderr.read()
+    assert not Path(f"/proc/{children[1]}").exists()
+
+
 def test_a_process_that_dies_ends_the_others(bundle: Path, tmp_path: Path) -> None:
     with two_processes(bundle) as (parent, _, children):
+        os.kill(children[0], signal.SIGSTOP)  # as if its requests took for ever
         os.kill(children[1], signal.SIGKILL)
+        began = time.monotonic()
         assert parent.wait(60) == 3
+        assert time.monotonic() - began < 5
         assert parent.stderr is not None
         assert parent.stderr.read().startswith(
             "incomplete: A process of the service ended (signal 9)"

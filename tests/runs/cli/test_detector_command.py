@@ -16,6 +16,7 @@ from anchorscope.models.loading import load as load_model
 from commands import invoke
 from detector_cases import added, probe, trained_on
 from repo import ROOT
+from whole_runs import files_of
 
 QUALITY = {
     "detector": "probe",
@@ -110,3 +111,38 @@ def test_an_exported_probe_gives_the_score_through_the_reader_of_the_docs(
         "export", bundle, "--out", tmp_path
     )
     assert not (tmp_path / "none").exists()
+
+
+def theirs(out: Path, name: str, content: str = "mine") -> None:
+    out.mkdir(exist_ok=True)
+    (out / name).write_text(content)
+
+
+HARM: dict[str, Callable[[Path], object]] = {
+    "their own record": lambda out: theirs(out, "probe.json"),
+    "their own weights": lambda out: theirs(out, "probe.safetensors"),
+    "a record in our words": lambda out: theirs(
+        out, "probe.json", '{"schema": "anchorscope-linear-probe"}'
+    ),
+    "a file": lambda out: out.write_text("mine"),
+    "a link": lambda out: out.symlink_to("nowhere"),
+}
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+@pytest.mark.parametrize("harm", HARM)
+def test_an_exported_probe_replaces_nothing_but_an_exported_probe(
+    bundle: Path, tmp_path: Path, harm: str, earlier: bool
+) -> None:
+    out = tmp_path / "probe"
+    if earlier and not harm.startswith("a "):
+        assert run("export", bundle, "--out", out).exit_code == 0
+    elif earlier:  # a record of ours whose weights are not those that it names
+        theirs(out, "probe.json", (bundle / "detector.json").read_text())
+        theirs(out, "probe.safetensors")
+        harm = "their own weights"
+    HARM[harm](out)
+    before = files_of(tmp_path)
+    assert "is no bundle (" in refused("export", bundle, "--out", out)
+    assert files_of(tmp_path) == before
+    assert out.is_symlink() == (harm == "a link")

@@ -15,6 +15,7 @@ from anchorscope.detectors.detector import Detector
 from anchorscope.models.loading import load as load_model
 from commands import invoke
 from detector_cases import PAIRS, added, probe, trained_on
+from whole_runs import files_of
 
 COLUMNS = [
     "item_id",
@@ -99,7 +100,10 @@ def test_a_passage_gives_the_share_of_the_answer_that_needs_it(
         "--quiet",
     )
     assert json.loads(same.stdout)["items"] == items
-    for given, reason in (("", "--context is empty"), ("none.txt", "is no file")):
+    missing = ("none.txt", "passage.md", "docs/passage", "a b.txt", "x.pdf")
+    refusals = [("", "--context is empty"), (tmp_path, "is a folder")]
+    refusals += [(name, "is no file that is there") for name in missing]
+    for given, reason in refusals:
         refused = score("--detector", bundle, answers, "--context", given)
         assert (refused.exit_code, reason in refused.stderr) == (2, True)
 
@@ -153,6 +157,48 @@ def test_rows_are_written_and_written_again(
     assert [one.name for one in out.parent.iterdir()] == [out.name]
 
 
+HEADER = ",".join(COLUMNS) + "\n"
+ROW = json.dumps(dict.fromkeys(COLUMNS[:6], "1") | {"warnings": []}) + "\n"
+NOT_SCORES = {
+    "diary.jsonl": "my diary mentions truth_probability once\n",
+    "notes.csv": HEADER.replace("\n", ",my_notes\n") + "1,q,a,0.5,0,true,,mine\n",
+    "fewer.csv": HEADER.replace(",warnings", "") + "1,q,a,0.5,0,true\n",
+    "order.csv": HEADER.replace("item_id,question", "question,item_id"),
+    "comment.csv": f"# mine\n{HEADER}1,q,a,0.5,0,true,\n",
+    "line.csv": f"{HEADER}1,q,a,0.5,0,true,\nmy own line\n",
+    "words.csv": f"{HEADER}1,q,a,likely,0,true,\n",
+    "more.jsonl": ROW + '{"mine": 1}\n',
+    "text.jsonl": f"{ROW}mine\n",
+    "empty.csv": "",
+    "csv.parquet": HEADER,
+}
+"""Files that have something of a table of scores, and are none."""
+
+
+@pytest.mark.parametrize("name", [*NOT_SCORES, "link.csv", "folder.csv", "input.csv"])
+def test_what_is_no_table_of_scores_is_never_replaced(
+    bundle: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, asked = tmp_path / name, "Who?"
+    if name == "folder.csv":
+        out.mkdir()
+    else:
+        out.write_text(NOT_SCORES.get(name, f"{HEADER}1,q,a,0.5,0,true,\n"))
+    if name == "link.csv":
+        out = tmp_path / "to.csv"
+        out.symlink_to(name)
+    if name == "input.csv":
+        asked = str(out)
+    before = files_of(tmp_path)
+    monkeypatch.setattr(Detector, "load", None)  # it is said before the model is read
+    result = score("--detector", bundle, asked, "--out", out)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: --out {str(out)!r} is ")
+    assert files_of(tmp_path) == before
+    assert out.is_symlink() == (name == "link.csv")
+
+
 def test_questions_without_answers_are_answered_or_refused(
     bundle: Path, tmp_path: Path
 ) -> None:
@@ -178,7 +224,11 @@ def test_a_column_answer_is_the_answer_and_scores_can_be_scored_again(
     place, out = tmp_path / "mine.csv", tmp_path / "scores.csv"
     pl.DataFrame(PAIRS, schema=["question", "answer"], orient="row").write_csv(place)
     wanted = [score.log_odds for score in Detector.load(bundle).score_many(PAIRS)]
-    for file, arguments in ((place, ("--out", out)), (out, ())):
+    replies = tmp_path / "replies.csv"
+    pl.DataFrame(PAIRS, schema=["question", "reply"], orient="row").write_csv(replies)
+    files = ((place, ("--out", out)), (out, ()))
+    files = (*files, (replies, ("--columns", "answer=reply")))
+    for file, arguments in files:
         result = score(
             "--detector", bundle, file, "--no-generate", "--json", *arguments
         )
@@ -213,7 +263,7 @@ def test_bad_rows_end_it_or_are_counted(bundle: Path, tmp_path: Path) -> None:
     assert "line 2: the question is empty" in failed.stderr
     skipped = score("--detector", bundle, place, "--on-bad-row", "skip")
     assert skipped.exit_code == 0
-    assert skipped.stderr.endswith("warning: 1 bad rows were left out\n")
+    assert skipped.stderr.endswith("warning: 1 bad or empty rows were left out\n")
 
 
 def test_mistakes_are_one_line_and_leave_nothing_behind(
@@ -265,7 +315,7 @@ def test_mistakes_are_one_line_and_leave_nothing_behind(
         ),
         (
             ["--detector", bundle, "Who?", "--out", answers],
-            f"--out {str(answers)!r} is there already and holds no",
+            f"--out {str(answers)!r} is there already and is not a table of scores",
         ),
     ):
         result = score(
@@ -288,6 +338,8 @@ def test_what_is_a_file_and_what_a_question(
         "file:x",
         "mine.csv",
         "folder/mine.jsonl",
+        "folder/mine",
+        "notes.md",
         "questions",
     ):
         assert dataset_of(text) is not None, text
@@ -295,6 +347,8 @@ def test_what_is_a_file_and_what_a_question(
         "Who wrote Emma?",
         "What is 3.5 times 2",
         "Is it file: or not?",
+        "Is it and/or?",
+        "What does README.md say",
         "Who is J.R.R. Tolkien",
         "x" * 5000,
         "",

@@ -191,6 +191,47 @@ def test_the_answer_and_its_truth_are_those_of_offline(
     )
 
 
+def test_what_changes_nothing_is_taken(client: openai.OpenAI) -> None:
+    """As clients and frameworks send it by themselves; a system message is answered with a warning."""
+    plain = client.chat.completions.create(**asked()).choices[0]
+    whole = client.chat.completions.create(
+        model="default",
+        messages=[
+            {"role": "system", "content": "You are a helpful assistant."},
+            {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+            {
+                "role": "user",
+                "name": "ann",
+                "content": [
+                    {"type": "text", "text": text} for text in QUESTION.split()
+                ],
+            },
+        ],
+        n=1,
+        presence_penalty=0,
+        frequency_penalty=0.0,
+        logit_bias={},
+        logprobs=False,
+        tools=[],
+        tool_choice="none",
+        parallel_tool_calls=True,
+        response_format={"type": "text"},
+        modalities=["text"],
+        metadata={"trace": "7"},
+        store=False,
+        service_tier="auto",
+        user="ann",
+        seed=None,
+        stop=None,
+        temperature=0,
+        top_p=1,
+    ).choices[0]
+    assert whole.message == plain.message
+    assert whole.truth["log_odds"] == pytest.approx(plain.truth["log_odds"], abs=CLOSE)
+    assert plain.truth["warnings"] == whole.truth["warnings"][:-1]
+    assert "system message was not used" in whole.truth["warnings"][-1]
+
+
 def test_streamed_is_whole(client: openai.OpenAI) -> None:
     whole = client.chat.completions.create(**asked(), extra_body={"truth": True})
     stream = client.chat.completions.create(
@@ -215,11 +256,35 @@ def test_streamed_is_whole(client: openai.OpenAI) -> None:
         (
             {"messages": [{"role": "system", "content": "Lie."}]},
             "invalid_request",
+            "messages",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "Who?"}] * 2},
+            "invalid_request",
+            "messages",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": "Me."}]},
+            "invalid_request",
             "messages[0].role",
         ),
+        ({"messages": [{"role": "user", "content": 5}]}, "invalid_request", None),
+        ({"messages": [{"role": "user", "content": []}]}, "invalid_request", None),
         ({"truth": False}, "invalid_request", "truth"),
         ({"max_tokens": 100_000}, "answer_too_long", "max_tokens"),
-        ({"tools": []}, "invalid_request", "tools"),
+        ({"tools": [{"type": "function"}]}, "invalid_request", "tools"),
+        ({"n": 2}, "invalid_request", "n"),
+        ({"presence_penalty": 0.5}, "invalid_request", "presence_penalty"),
+        ({"frequency_penalty": -1}, "invalid_request", "frequency_penalty"),
+        ({"logit_bias": {"50256": -100}}, "invalid_request", "logit_bias"),
+        ({"logprobs": True}, "invalid_request", "logprobs"),
+        ({"reasoning_effort": "high"}, "invalid_request", "reasoning_effort"),
+        (
+            {"response_format": {"type": "json_object"}},
+            "invalid_request",
+            "response_format",
+        ),
+        ({"best_of": 1}, "invalid_request", "best_of"),
         ({"temperature": -1}, "invalid_request", "temperature"),
         ({"risk": 0.001}, "invalid_request", None),
         (
@@ -232,7 +297,7 @@ def test_streamed_is_whole(client: openai.OpenAI) -> None:
                 ]
             },
             "invalid_request",
-            None,
+            "messages[0].content",
         ),
     ],
 )

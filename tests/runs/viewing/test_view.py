@@ -21,6 +21,7 @@ from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.artefacts.step import StepResult, records
 from anchorscope.comparing.compare import compare
+from anchorscope.files import locked
 from anchorscope.finished import open_finished
 from anchorscope.report import comparison
 from anchorscope.report.answer_card import answer_card
@@ -131,6 +132,9 @@ def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
         == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
     )
     assert half["lines"] == ["Not finished: 1 step is done."]
+    with locked(runs / "half"):
+        (half,) = json.loads(ask(runs / "half", "--json").stdout)["found"]
+    assert (half["lines"], half["command"]) == (["Running: 1 step is done."], None)
     assert found["val"]["lines"] == ["One.", "Two.", "Three."]
     assert found["broken"]["lines"][0].startswith("It cannot be read:")
 

@@ -21,7 +21,7 @@ from anchorscope.answers.choose import (
     why_not_asked,
 )
 from anchorscope.datasets.catalog import BadRow, Reading
-from anchorscope.datasets.question import Question, asks_yes_no
+from anchorscope.datasets.question import Question
 from anchorscope.datasets.relations import load_atlas
 from anchorscope.datasets.text import question_key
 from anchorscope.stats.streams import draw_balanced, priorities
@@ -258,6 +258,8 @@ def test_counts_are_those_of_different_questions(
         if first[question_key(question.question)] is question
     ]
     record, outlook, shown = take_survey(questions, examples)
+    left_out = sum(record[reason] for reason in ("wordless", "few_shot", "yes_no"))
+    assert record["questions"] == left_out + outlook.questions
     assert shown == different[:examples]
     assert outlook.questions == sum(
         not why_not_asked(question) for question in different
@@ -268,7 +270,7 @@ def test_counts_are_those_of_different_questions(
     )
     assert record["answers"] == sum(len(question.answers) for question in different)
     assert record["yes_no"] == sum(
-        asks_yes_no(question.question, question.answers) for question in different
+        why_not_asked(question) == "yes/no" for question in different
     )
     assert record["filled"]["subject"] == sum(
         question.subject is not None for question in different

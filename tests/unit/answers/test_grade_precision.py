@@ -157,6 +157,25 @@ def test_what_is_complete_here() -> None:
     )
 
 
+def test_adversarial_pairs() -> None:
+    """Names of other places and people, other numbers, dates and units, and other ways to write the right ones."""
+    pairs = hard_cases("adversarial.jsonl")
+    assert len(pairs) >= 950
+    assert mistakes(pairs) == []
+
+
+@pytest.mark.parametrize("town", [None, "Springfield"])
+def test_a_code_stands_for_its_own_state_only(town: str | None) -> None:
+    states = read_table("us_states.tsv")
+    for wanted in states:
+        name = town or wanted["capital"]
+        accepted = [f"{name}, {wanted['state']}"]
+        taken = [
+            row["state"] for row in states if grade(f"{name}, {row['code']}", accepted)
+        ]
+        assert taken == [wanted["state"]]
+
+
 @needs_data
 def test_all_pairs_that_can_be_known() -> None:
     real = knowable(real_answers())

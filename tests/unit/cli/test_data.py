@@ -84,6 +84,27 @@ def test_json_is_one_object() -> None:
     }
 
 
+def test_the_counts_of_a_table_add_up() -> None:
+    asked = "".join(f"Who wrote Book {number}?,Ann\n" for number in range(5))
+    rest = [
+        ",",
+        "Who wrote Book 1?,Ann",
+        "What is the capital of Japan?,Tokyo",
+        "Is it loud?,yes",
+        "???,Ann",
+        ",Ann",
+        "",
+    ]
+    Path("counted.csv").write_text(f"question,answers\n{asked}" + "\n".join(rest))
+    record = json.loads(ask("counted.csv", "--json").stdout)
+    names = ("empty_rows", "bad_rows", "repeated", "few_shot", "yes_no", "wordless")
+    assert [record[name] for name in names] == [1] * 6
+    assert record["rows"] == 11 == record["asked"] + 6
+    told = ask("counted.csv")
+    assert "empty rows" in told.stdout
+    assert "few_shot questions are not asked" in told.stderr
+
+
 def test_bad_rows_are_skipped_unless_told_otherwise() -> None:
     result = ask("mine.jsonl", "--on-bad-row", "fail")
     assert (result.exit_code, result.stdout) == (2, "")

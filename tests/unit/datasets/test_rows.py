@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anchorscope.answers.choose import choose_questions
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
 from anchorscope.datasets.question import Unusable, spans_of
 from anchorscope.errors import UserError
@@ -33,7 +34,7 @@ BAD_JSON = [
     (json.dumps({"question": 5, "answers": ["a"]}), "question must be a string, not 5"),
     (
         json.dumps({"question": "q", "golden": ["a"]}),
-        "no answers; columns: ['question', 'golden']",
+        "no answers, and no truthful instead; columns: ['question', 'golden']",
     ),
     (json.dumps({"question": "q", "answers": []}), "there are no answers"),
     (
@@ -140,6 +141,24 @@ def test_a_bad_row_of_a_csv_file(tmp_path: Path, bad: bytes, reason: str) -> Non
     assert (len(whole.questions), whole.reading.rows) == (2, 3)
     assert whole.bad[0][0] == 3
     assert reason in whole.bad[0][1]
+
+
+@pytest.mark.parametrize("on_bad_row", ["fail", "skip"])
+def test_an_empty_row_of_a_table_is_counted_and_no_mistake(
+    tmp_path: Path, on_bad_row: str
+) -> None:
+    row = b"Who wrote %d?,Austen,x\n"
+    lines = [b"question,answers,note\n", b",,\n", row % 1, b" ,,\n", b"\n", row % 2]
+    for content in (b"".join(lines), b"".join(lines) + b",,\n" * 3 + b"\n"):
+        whole = read(write(tmp_path, content), on_bad_row)
+        assert [question.item_id for question in whole.questions] == ["2", "4"]
+        empty = content.count(b",,\n")
+        assert (whole.reading.rows, whole.reading.empty) == (2 + empty, empty)
+        assert whole.reading.bad == 0
+        sample = choose_questions(
+            open_dataset(DatasetSpec("mine", tmp_path / "mine")), None, 0
+        )
+        assert (sample.read, sample.bad) == (2 + empty, empty)
 
 
 UTF_16 = "question,answer\nq,a\n"
@@ -315,6 +334,41 @@ def test_columns_of_other_names(tmp_path: Path, content: bytes) -> None:
     )
 
 
+LABELLED = [
+    {"question": "Who wrote Emma?", "reply": "Austen", "truthful": True},
+    {"question": "Who wrote Dracula?", "reply": "Shelley", "truthful": "no"},
+]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json_lines(LABELLED),
+        json_list(LABELLED),
+        table(LABELLED, ","),
+        table(LABELLED, "\t"),
+    ],
+)
+def test_a_labelled_answer_needs_no_accepted_answers(
+    tmp_path: Path, content: bytes
+) -> None:
+    path = write(tmp_path, content.replace(b"reply", b"model_answer"))
+    renamed = write(tmp_path, content, name="renamed")
+    for whole in (read(path), read(renamed, model_answer="reply")):
+        rows = [
+            (each.answers, each.model_answer, each.truthful) for each in whole.questions
+        ]
+        assert rows == [((), "Austen", True), ((), "Shelley", False)]
+    assert "there are no answers, and no truthful" in refusal(
+        write(
+            tmp_path,
+            json_lines([*LABELLED[:1], {**LABELLED[1], "truthful": None}]).replace(
+                b"reply", b"model_answer"
+            ),
+        )
+    )
+
+
 def test_mapped_columns_override_the_recognised_format(tmp_path: Path) -> None:
     row = {
         "question": "q?",
@@ -342,6 +396,19 @@ def test_where_nothing_is_graded_questions_need_no_accepted_answers(
         (),
         "Austen",
     )
+    columns = {"question": "prompt", "answer": "said"}
+    (again,) = open_dataset(DatasetSpec("mine", path), columns=columns, graded=False)
+    assert again == question
+    (graded,) = open_dataset(DatasetSpec("mine", path), columns=columns)
+    assert (graded.answers, graded.model_answer) == (("Austen",), None)
+    for name, is_graded in (("model_answer", False), ("answers", True)):
+        with pytest.raises(UserError, match=f"names '{name}' twice, as 'said' and as"):
+            open_dataset(
+                DatasetSpec("mine", path),
+                columns=columns | {name: "said"},
+                graded=is_graded,
+            )
+    columns = {"question": "prompt", "model_answer": "said"}
     with pytest.raises(UserError, match="has no column 'answers'"):
         open_dataset(DatasetSpec("mine", path), columns=columns)
     path.write_text('{"Question": "Who wrote Emma?"}\n', encoding="utf-8")

@@ -157,6 +157,27 @@ def test_the_chart_and_the_parts_are_trusted_each_by_its_own_controls():
     assert trust_in_chart(findings, failed) == trust_in_chart(findings, READ["atlas",])
 
 
+def test_next_steps_offer_what_is_not_there_and_can_help(tmp_path):
+    folder = tmp_path / "run"
+    findings, readings = FINDINGS["atlas",], READ["atlas",]
+    adds = next(one for one in readings if one.claim == "adds_to_confidence")
+    readings = [*readings, replace(adds, verdict="yes")]
+
+    def whys(**changes):
+        there = replace(findings, folder=str(folder), **changes)
+        return " ".join(step.why for step in answer_card(there, readings).next_steps)
+
+    assert "Rule out the wording" in whys()
+    assert "Train a hallucination detector" in whys()
+    (folder / "detectors").mkdir(parents=True)
+    (folder / "detectors" / "detection.json").write_text("{}")
+    assert "Train a hallucination detector" not in whys()
+    assert f"compared in {folder}/detectors/report.html" in whys()
+    silent = whys(evidence_parts=findings.evidence_parts.clear())
+    assert "Ask more questions" in silent
+    assert "Rule out the wording" not in silent
+
+
 def test_random_weights_are_called_noise_and_missing_parts_are_named():
     card = answer_card(replace(FINDINGS["atlas",], random_weights=True), READ["atlas",])
     assert (card.sentence, card.trust.verdict, card.bars) == (NOISE, "no", ())

@@ -124,3 +124,21 @@ def test_every_line_stands_out_from_paper():
         assert (
             1.05 / (linear(look.colour) @ [0.2126, 0.7152, 0.0722] + 0.05) >= 2.9
         )  # WCAG asks 3 of graphics
+
+
+@pytest.mark.parametrize("eyes", SEEN)
+@pytest.mark.parametrize(
+    "datasets", [("mine", "yours"), ("mine", "yours", "theirs", "ours")]
+)
+def test_datasets_of_ones_own_are_told_apart_too(eyes, datasets):
+    looks = dataset_styles(datasets)
+    seen = [lab(SEEN[eyes] @ linear(look.colour)) for look in looks.values()]
+    assert min(ciede2000(one, other) for one, other in combinations(seen, 2)) >= LEAST
+    assert len({look.marker for look in looks.values()}) == len(datasets)
+
+
+def test_no_dataset_takes_a_look_that_another_has():
+    names = ("mine", "popqa", "yours", "nq", "theirs")
+    looks = dataset_styles(names)
+    assert len(set(looks.values())) == len(names)
+    assert looks["popqa"] == dataset_styles(["popqa"])["popqa"]

@@ -8,8 +8,9 @@ const ITEM_COLUMNS = [
   { key: "truth", title: "true?", show: (items, i) => ({ true: "✓", false: "✗" }[items.truth[i]] || "–") },
   { key: "score", title: "score, %", about: "What the probe at l* gives “true”", digits: 0 },
   { key: "confidence", title: "confidence, %", about: "The model's own, per token of the answer", digits: 0 },
-  { key: "lost", title: "lost", about: "Evidence that needs the key words", digits: 2 },
-  { key: "had", title: "had", about: "All of the item's evidence", digits: 2 },
+  { key: "had", title: "evidence", about: "The item's evidence, over the band of layers", digits: 2 },
+  { key: "lost", title: "needs key words", about: "The part of the item's evidence that falls when the key words are hidden", digits: 2 },
+  { key: "pathway", title: "pathway", about: "By the paper's rule: does the verdict flip when the key words are hidden?", words: true, show: (items, i) => items.pathway[i] || "–" },
 ];
 const ITEM_STATUS = {
   unbalanced: "there are more answers of its kind than of the other, and those in use were drawn",
@@ -39,7 +40,7 @@ function itemQuestion(items, i) {
 function itemTable(node, items) {
   const all = items.id.map((_, i) => i);
   const used = items.status.includes("used") ? "used" : "";
-  const start = { text: "", dataset: "", truth: "", status: used, sort: "", page: "0" };
+  const start = { text: "", dataset: "", truth: "", pathway: "", status: used, sort: "", page: "0" };
   let view = { ...start };
   let opened = -1;
   const searched = all.map((i) =>
@@ -56,6 +57,7 @@ function itemTable(node, items) {
   const filters = Object.fromEntries([
     ["dataset", "dataset", Object.entries(items.datasets)],
     ["truth", "answer", [["true", "true"], ["false", "false"]]],
+    ["pathway", "pathway", [...new Set(items.pathway.filter(Boolean))].sort().map((name) => [name, name])],
     ["status", "status", [...new Set(items.status)].map((name) => [name, name])],
   ].filter(([, , options]) => options.length > 1).map(([key, label, options]) => {
     const named = [["", "any"], ...options].map(([value, name]) => ({ value, name }));
@@ -70,7 +72,9 @@ function itemTable(node, items) {
   function chosen() {
     const words = plainText(view.text).split(/\s+/u).filter(Boolean);
     const fits = (i) => (!view.dataset || items.dataset[i] === view.dataset)
-      && (!view.truth || String(items.truth[i]) === view.truth) && (!view.status || items.status[i] === view.status)
+      && (!view.truth || String(items.truth[i]) === view.truth)
+      && (!view.pathway || items.pathway[i] === view.pathway)
+      && (!view.status || items.status[i] === view.status)
       && words.every((word) => searched[i].includes(word));
     const [key, way] = view.sort.split(".");
     const values = items[key];
@@ -123,7 +127,7 @@ function itemTable(node, items) {
   }
 
   function sortBy(key) {
-    const first = ["question", "answer"].includes(key) ? "up" : "down";
+    const first = ["question", "answer", "pathway"].includes(key) ? "up" : "down";
     const other = first === "up" ? "down" : "up";
     change({ sort: view.sort === `${key}.${first}` ? `${key}.${other}` : `${key}.${first}` });
   }
@@ -149,8 +153,8 @@ function itemTable(node, items) {
   const form = element("form", { class: "controls", role: "search", onsubmit: (event) => event.preventDefault() },
     element("div", { class: "control search" }, element("label", { for: "item-search" }, "search"), search),
     Object.values(filters).map((filter) => filter.node));
-  const note = "Key words are the darker, the more of the item's evidence falls when they are hidden (lost / had, "
-    + "means over the band of layers; single items are noisy). Every number of an item: anchorscope show RUN ITEM.";
+  const note = "Key words are the darker, the more of the item's evidence falls when they are hidden (needs key "
+    + "words / evidence, means over the band of layers; single items are noisy). Every number of an item: anchorscope show RUN ITEM.";
   node.replaceChildren(form, element("div", { class: "pager" }, count, back, on),
     element("div", { class: "scroll" }, table), element("p", { class: "note" }, note));
   scrollWatcher.observe(table.parentNode);

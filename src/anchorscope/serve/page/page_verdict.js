@@ -40,9 +40,11 @@ function calibrationWords(score, detector) {
 function usedWords({ context_used: used, context_probability: likely, passage }) {
   if (!Number.isFinite(used)) return "";
   const rests = passage ? `; it rests on passage ${passage}` : "";
-  const followed = Number.isFinite(likely) ? `; ${percent(likely)} likely to follow it` : "";
+  const isMeasured = Number.isFinite(likely);
+  const followed = isMeasured ? `; ${percent(likely)} likely to follow it` : "";
+  const unaware = isMeasured ? "" : " The detector was not trained on answers that follow a passage: its probability does not count one as a reason.";
   const share = `without the passage it would be ${percent(used)} less likely, per token${followed}${rests}`;
-  return used < 0.1 ? `The model ignores the passage: ${share}.` : `The model uses the passage: ${share}.`;
+  return `The model ${used < 0.1 ? "ignores" : "uses"} the passage: ${share}.${unaware}`;
 }
 
 /** verdictCard(title) returns {node, writing(text), show(answer, score, detector)}. */

@@ -1,5 +1,7 @@
 """The charts of several runs: a panel each, one legend, one y axis, controls, and numbers that are the runs' own."""
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from matplotlib.figure import Figure
@@ -8,7 +10,8 @@ from anchorscope.report.charts import delta_p_of_runs
 from anchorscope.report.checks import read
 from anchorscope.report.comparison import Compared, comparison_card
 from anchorscope.report.findings import Findings
-from anchorscope.report.palette import CONTROL_GREY, dataset_styles
+from anchorscope.report.palette import CONTROL_GREY, Q_ANCHORED, dataset_styles
+from anchorscope.stats.curves import FEWEST_GROUPS
 from compared_runs import model_findings, with_random
 from report_shares import World, with_shares
 
@@ -57,6 +60,28 @@ def test_eight_lines_with_bands_and_their_random_controls(figure: Figure) -> Non
     ]
     assert sorted(shown) == sorted(wanted)
     assert len(figure.axes[0].collections) == 8
+
+
+def test_few_clusters_are_thin_and_never_drawn_as_random_words(
+    runs: tuple[Findings, ...],
+) -> None:
+    """The legend gives dots to random words: no line of a group may have them, and thin lines are explained."""
+    small = runs[0]
+    is_few = (pl.col("dataset") == "popqa") & (pl.col("group") == Q_ANCHORED)
+    few = pl.when(is_few).then(FEWEST_GROUPS - 1).otherwise(pl.col("n_groups"))
+    curves = small.curves.with_columns(few.cast(pl.Int64).alias("n_groups"))
+    figure = delta_p_of_runs([replace(small, curves=curves)]).plot()
+    own = [
+        line
+        for line in figure.axes[0].get_lines()
+        if line.get_color() != CONTROL_GREY and len(line.get_xdata()) == 30
+    ]
+    assert len(own) == 8
+    assert {line.get_linestyle() for line in own} == {"-", "--"}
+    (thin,) = (line for line in own if line.get_alpha())
+    assert thin.get_color() == dataset_styles(FOUR)["popqa"].colour
+    words = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert f"Thin: fewer than {FEWEST_GROUPS} clusters" in words
 
 
 def test_what_is_drawn_is_what_the_runs_have(runs: tuple[Findings, ...]) -> None:
