@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-DETECTION_VERSION = 3
+DETECTION_VERSION = 4
 """Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
@@ -157,7 +157,7 @@ class _Detection(Form):
     @model_validator(mode="after")
     def check_entries(self) -> "_Detection":
         """Folders of earlier versions lack some entries; they are listed, and made again."""
-        needed = {"model", "answer", "warnings", "saved", "recommended"}
+        needed = {"model", "answer", "trust", "warnings", "saved", "recommended"}
         if self.version == DETECTION_VERSION and needed - self.model_fields_set:
             raise ValueError("entries are missing")
         return self

@@ -411,6 +411,7 @@ def detect(
                 "recommended": recommended,
                 "recommendation": recommendation and recommendation.record(),
                 "answer": card.sentence,
+                "trust": card.trust.words() if card.trust else "",
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),

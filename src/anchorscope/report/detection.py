@@ -569,18 +569,19 @@ def decision_words(chosen: Recommendation) -> str:
     gain = chosen.decided_by
     if gain is None:
         return "No other detector was compared with it."
-    needed = f"more than {number(gain.needed, DIGITS)} AUROC"
     together = (
-        f" (interval for {chosen.comparisons} comparisons together)"
+        f" (95% interval for {chosen.comparisons} comparisons together)"
         if chosen.comparisons > 1
         else ""
     )
+    gained = f"{_gain_words(gain)}{together}"
+    price = f"{number(gain.needed, DIGITS)}, the price of its extra passes"
     if gain.detector == chosen.detector:
-        return f"It gains {_gain_words(gain)}; {needed} pays for its passes{together}."
+        return f"It gains {gained}: all of the interval lies above {price}."
     none = f"None of {chosen.others} others" if chosen.others > 1 else "No other"
     return (
-        f"{none} is shown to gain more than its passes cost: {gain.detector} comes "
-        f"nearest with {_gain_words(gain)}, and {needed} would pay for its passes{together}."
+        f"{none} is shown to gain more than its extra passes cost: {gain.detector} comes nearest with {gained}, and not "
+        f"all of that interval lies above {price}."
     )
 
 
