@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
-from anchorscope.artefacts.schema import (
-    EVIDENCE_TEST_SCHEMA,
-    EXPERIMENT_SCHEMA,
-    PART_SCHEMA,
-    features_file,
-    states_file,
-)
+from anchorscope.artefacts.schema import features_file, states_file
 from anchorscope.catalogue import DETECTION_RUNS
 from anchorscope.datasets.catalog import split_specs
 from anchorscope.errors import UserError, faults_as_user_errors, unknown
@@ -51,12 +45,12 @@ if (
 
 
 def _table(
-    name: str, about: str, read: str = "parquet", *schema: Any
+    name: str, about: str, read: str = "parquet"
 ) -> cached_property[pl.DataFrame]:
     """A table of a run; `read` is the method of `FinishedRun` that reads it."""
 
     def table(run: "Run") -> pl.DataFrame:
-        return getattr(run, read)(name, *schema)
+        return getattr(run, read)(name)
 
     table.__doc__ = about
     return cached_property(table)
@@ -86,21 +80,14 @@ class Run(FinishedRun):
         "summary", "The numbers that say whether to believe the chart.", "csv"
     )
     evidence_parts = _table(
-        "evidence_parts", "The parts of the probe's evidence.", "csv", PART_SCHEMA
+        "evidence_parts", "The parts of the probe's evidence.", "csv"
     )
     evidence_items = _table(
         "evidence_items",
         "The terms of every item, from which the need of any set follows.",
     )
-    evidence_tests = _table(
-        "evidence_tests", "Numbers beside the parts.", "csv", EVIDENCE_TEST_SCHEMA
-    )
-    experiments = _table(
-        "experiments",
-        "Statistics of the further experiments.",
-        "csv",
-        EXPERIMENT_SCHEMA,
-    )
+    evidence_tests = _table("evidence_tests", "Numbers beside the parts.", "csv")
+    experiments = _table("experiments", "Statistics of the further experiments.", "csv")
     experiment_items = _table(
         "experiment_items", "Per-item results of the further experiments."
     )
@@ -127,10 +114,7 @@ class Run(FinishedRun):
         """The items of kept states, in order."""
         from anchorscope.kept_states import read_header
 
-        return [
-            str(name)
-            for name in read_header(self._states(dataset, intervention))["item_ids"]
-        ]
+        return read_header(self._states(dataset, intervention)).item_ids
 
     def _states(self, dataset: str, intervention: str) -> Path:
         cut = "detection" if intervention in DETECTION_RUNS else "states-cut"
