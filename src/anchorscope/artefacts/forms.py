@@ -88,17 +88,30 @@ class _RunStep(Form):
     seconds: Seconds
 
 
+class TemplateForm(Form):
+    """The prompt around a question."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    kind: str
+    head: str
+    tail: str
+    answer_lead: str
+    tokenizer_adds: bool
+    first_token: Count | None = None
+
+
 class _Run(Form):
     model: _Model
     counts: list[_Counts] = []
-    reference_layers: dict[str, list[Count]] = {}
+    reference_layers: dict[str, list[Count]]
     unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
     warnings: list[str] = []
     events: list[str] = []
     inputs: dict[str, str] = {}
     versions: dict[str, str] = {}
-    template: dict[str, Any] = {}
+    template: TemplateForm | None = None
     for_detectors: bool = False
     elapsed_seconds: Seconds = 0.0
     steps: list[_RunStep] = []

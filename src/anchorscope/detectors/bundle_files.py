@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from anchorscope.artefacts.forms import Count, Form, Number, Share, check
+from anchorscope.artefacts.forms import Count, Form, Number, Share, TemplateForm, check
 from anchorscope.artefacts.sealed_folder import refuse_linked
 from anchorscope.catalogue import POSITIONS
 from anchorscope.errors import UserError
@@ -39,15 +39,6 @@ class _Calibration(Form):
     prevalence: Share
 
 
-class _Template(Form):
-    kind: str
-    head: str
-    tail: str
-    answer_lead: str
-    tokenizer_adds: bool
-    first_token: Count | None = None
-
-
 class _Setting(Form):
     model: str
     source: str
@@ -56,7 +47,7 @@ class _Setting(Form):
     n_layers: Annotated[int, Field(ge=1)]
     d_model: Annotated[int, Field(ge=1)]
     dtype: str
-    template: _Template
+    template: TemplateForm
     position: Annotated[str, Field(pattern=f"^({'|'.join(POSITIONS)})$")]
     edges: str = "all"
     exact_tokens: str = "auto"
