@@ -17,7 +17,7 @@ from anchorscope.files import (
     make_folder,
     read_regular,
     remove_partials,
-    replacing,
+    replacing_folder,
 )
 from anchorscope.json_text import from_json, to_json
 
@@ -157,7 +157,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     refuse_other(folder, *files)
     make_folder(folder.parent)
     remove_partials(folder.parent, folder.name)
-    with replacing(folder) as half_made:
+    with replacing_folder(folder) as half_made:
         half_made.mkdir()
         for name, content_bytes in files.items():
             (half_made / name).write_bytes(content_bytes)

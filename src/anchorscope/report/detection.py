@@ -580,8 +580,8 @@ def decision_words(chosen: Recommendation) -> str:
         return f"It gains {gained}: all of the interval lies above {price}."
     none = f"None of {chosen.others} others" if chosen.others > 1 else "No other"
     return (
-        f"{none} is shown to gain more than its extra passes cost: {gain.detector} comes nearest with {gained}, and not "
-        f"all of that interval lies above {price}."
+        f"{none} is shown to gain more than its extra passes cost: {gain.detector} comes nearest with {gained}, and "
+        f"not all of that interval lies above {price}."
     )
 
 
