@@ -303,9 +303,7 @@ _DETECTORS = (
     DetectorEntry(
         "saplma", "SAPLMA: a network of three hidden layers on one layer's state", 1
     ),
-    DetectorEntry(
-        "probe+confidence", "probe and confidence, stacked: the one to beat", 1
-    ),
+    DetectorEntry("probe+confidence", "probe and confidence, stacked", 1),
     DetectorEntry(
         "mop",
         "Mixture-of-Probes: an expert per pathway and a gate",

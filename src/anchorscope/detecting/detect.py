@@ -658,7 +658,7 @@ def trained_detector(
     one_each = by_lot[np.unique(groups[by_lot], return_index=True)[1]]
     about = "; ".join(f"{source.data.name}: {source.about}" for source in sources)
     card = Card(
-        f"{DETECTORS[name].about}; trained on {dataset.features.n_items} answers ({about})",
+        about if len(sources) == 1 else f"{dataset.features.n_items} answers ({about})",
         tuple(
             {key: value for key, value in row.items() if value == value} for row in rows
         ),  # NaN: JSON has none

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from anchorscope.artefacts.forms import Count, Form, Number, Share, TemplateForm, check
 from anchorscope.artefacts.sealed_folder import refuse_linked
-from anchorscope.catalogue import POSITIONS
+from anchorscope.catalogue import DETECTORS, POSITIONS
 from anchorscope.errors import UserError
 from anchorscope.files import (
     canonical_hash,
@@ -234,27 +234,38 @@ def checked_record(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     return record
 
 
+def training_data(words: str) -> str:
+    """What a card says of the data; older cards begin with what the detector is."""
+    return words.rpartition("; trained on ")[2]
+
+
 def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
     """What a user has to know before trusting the detector of a bundle: rows of one or two cells."""
+    # Only here: SciPy takes a moment, and no other reader of the files needs it.
+    from anchorscope.stats.calibration import Threshold, without_dominated
+
     record = checked_record(bundle_files(folder), str(folder))
     bundle = _Bundle.model_validate(record)
     setting, card = bundle.setting, bundle.card
+    known = [entry for entry in DETECTORS.values() if entry.name == bundle.name]
     versions = (f"{name} {version}" for name, version in card.versions.items())
     rows: list[tuple[str, ...]] = [
         ("detector", bundle.name),
+        *(("what it is", entry.about) for entry in known),
         (
             "model",
             f"{setting.model} ({setting.source}), {setting.n_layers} layers, {setting.dtype}",
         ),
         ("reads", f"{setting.position}, {setting.template.kind} prompt"),
-        ("trained on", card.data),
+        ("trained on", training_data(card.data)),
         *(("tried on", name) for name in card.shifts),
         *(("limit", limit) for limit in card.limits),
         ("made with", ", ".join(versions)),
         ("sha256", record["sha256"]),
         ("",),
     ]
-    for threshold in bundle.thresholds:
+    stated = [Threshold(**vars(threshold)) for threshold in bundle.thresholds]
+    for threshold in without_dominated(stated):
         start = threshold.probability
         accepted = (
             "nothing"

@@ -409,7 +409,12 @@ def auc_above_nulls(subject: Subject) -> Measured | None:
         if not any(reader.startswith(name) for reader in readers)
     ]
     unknown = f"; not known: {', '.join(lacking)}" if lacking else ""
-    numbers = f"AUC {estimate(probe)}; best of the others, {best}: {estimate(readers[best])}{unknown}"
+    # What sees less is read over the band in half splits, and so is the probe here: another number than the card's.
+    nested = nested_auc(subject.findings, subject.dataset)
+    how = ""
+    if nested is not None and estimate(nested) != estimate(probe):
+        how = f" over the band's layers, in half splits (the card's {estimate(nested)}: at each fold's own layer)"
+    numbers = f"AUC {estimate(probe)}{how}; best of the others, {best}: {estimate(readers[best])}{unknown}"
     each = {gained(gain) for gain in gains.values()}
     worst = next(verdict for verdict in verdicts.WORST_FIRST if verdict in each)
     return Measured(

@@ -575,7 +575,9 @@ def decision_words(chosen: Recommendation) -> str:
         else ""
     )
     gained = f"{_gain_words(gain)}{together}"
-    price = f"{number(gain.needed, DIGITS)}, the price of its extra passes"
+    price = "0, and it takes no extra pass"
+    if gain.needed > 0:
+        price = f"{number(gain.needed, DIGITS)}, the price of its extra passes"
     if gain.detector == chosen.detector:
         return f"It gains {gained}: all of the interval lies above {price}."
     none = f"None of {chosen.others} others" if chosen.others > 1 else "No other"

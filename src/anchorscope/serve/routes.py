@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from anchorscope.datasets.question import Question, Unusable, question_from_row
+from anchorscope.detectors.bundle_files import training_data
 from anchorscope.detectors.detector import DRAWS, MOST_ALONE, live_cuts
 from anchorscope.detectors.verdict import Verdict
 from anchorscope.json_text import to_json
@@ -297,6 +298,7 @@ def _detector_record(service: Service, name: str) -> Record:
         "dtype": setting.dtype,
         "max_new_tokens": setting.max_new_tokens,
         **asdict(trained.card),
+        "data": training_data(trained.card.data),
         "thresholds": [asdict(threshold) for threshold in trained.thresholds],
     }
 

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting.detect import thresholds_at
 from anchorscope.detectors.bundle import (
     TrainedDetector,
@@ -20,7 +21,7 @@ from anchorscope.detectors.bundle import (
     unpack,
     write_bundle,
 )
-from anchorscope.detectors.bundle_files import JSON, MOST_BYTES, WEIGHTS
+from anchorscope.detectors.bundle_files import JSON, MOST_BYTES, WEIGHTS, card_rows
 from anchorscope.detectors.fitted import LinearProbe, WeightedSum
 from anchorscope.errors import UserError
 from anchorscope.evidence.source_use import UseCalibration
@@ -267,3 +268,25 @@ def check_larger_risks(trained: TrainedDetector) -> None:
             assert threshold.lowest <= before.lowest
             assert threshold.coverage >= before.coverage - 1e-12
         before = threshold
+
+
+def test_the_card_of_an_older_bundle_says_data_and_thresholds_plainly(
+    trained: TrainedDetector, tmp_path: Path
+) -> None:
+    older = replace(
+        trained,
+        name="auto",
+        card=replace(trained.card, data="a stack; trained on 308 answers (mine: …)"),
+        thresholds=(
+            Threshold(0.27, 0.1, 0.669, 0.29, 300),
+            Threshold(0.3, 0.1, None, 0.0, 300),
+        ),
+    )
+    write_bundle(tmp_path / "auto", older)
+    rows = card_rows(tmp_path / "auto")
+    assert ("what it is", DETECTORS["auto"].about) in rows
+    assert ("trained on", "308 answers (mine: …)") in rows
+    accepted = [row for row in rows if row[0].startswith("accepted")]
+    assert accepted == [
+        ("accepted, at most 27% wrong", "29%, from probability 0.669 on")
+    ]

@@ -9,7 +9,8 @@ import pytest
 from anchorscope.report import checks
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.charts import EVIDENCE_PARTS, shares_of_layers
-from anchorscope.report.findings import PARTS, band_numbers, why_silent
+from anchorscope.report.findings import PARTS, band_numbers, nested_auc, why_silent
+from anchorscope.report.wording import estimate
 from report_readings import read
 from report_shares import LAYER, World, run_with_shares
 
@@ -141,12 +142,17 @@ def test_better_than_every_probe_that_sees_less_needs_all_of_them():
         for name, value in numbers.items()
     )
 
-    def verdict(rows):
+    def reading(rows):
         found = read(replace(findings, evidence_tests=rows))
-        return next(
-            one["verdict"] for one in found if one["claim"] == "auc_above_nulls"
-        )
+        return next(one for one in found if one["claim"] == "auc_above_nulls")
 
+    def verdict(rows):
+        return reading(rows)["verdict"]
+
+    card, said = nested_auc(findings, "atlas"), reading(low)["text"]
+    assert card is not None
+    assert f"in half splits (the card's {estimate(card)}: at each" in said
+    assert f"(AUC {estimate(card)} " not in said, "two numbers"
     assert verdict(low) == "yes"
     assert (
         verdict(low.filter(pl.col("group").fill_null("") != "answer only"))

@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import beta
 
-from anchorscope.stats.calibration import Threshold, threshold_at_risk
+from anchorscope.stats.calibration import (
+    Threshold,
+    threshold_at_coverage,
+    threshold_at_risk,
+    without_dominated,
+)
 
 SPLITS = 200
 
@@ -54,6 +59,27 @@ def test_the_promise_is_kept_and_is_not_idle(world):
             (new[0] >= one.probability).mean() if one.probability is not None else 0.0,
             abs=0.08,
         )
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_a_threshold_of_a_smaller_risk_keeps_the_larger_one_too(world):
+    """Where it takes the place of the larger risk's own one, as it accepts more."""
+    draw, _ = WORLDS[world]
+    rng = np.random.default_rng(7)
+    new, risks = draw(rng, 100_000), (0.05, 0.1, 0.2, 0.3)
+    kept = {risk: [] for risk in risks}
+    for _ in range(60):
+        said, truthful = draw(rng, 150)
+        own = [threshold_at_risk(said, truthful, risk) for risk in risks]
+        stated = without_dominated([threshold_at_coverage(said, truthful, 0.3), *own])
+        for risk in risks:
+            within = [each for each in stated if each.risk <= risk]
+            if within:
+                used = max(within, key=lambda each: each.risk)
+                kept[risk].append(
+                    used.probability is None or _true_risk(used, *new) <= risk
+                )
+    assert all(np.mean(kept[risk]) >= 0.9 for risk in risks), kept
 
 
 def test_a_risk_that_no_threshold_keeps_is_not_reachable():
