@@ -114,10 +114,7 @@ class Run(FinishedRun):
         """The items of kept states, in order."""
         from anchorscope.kept_states import read_header
 
-        return [
-            str(name)
-            for name in read_header(self._states(dataset, intervention))["item_ids"]
-        ]
+        return read_header(self._states(dataset, intervention)).item_ids
 
     def _states(self, dataset: str, intervention: str) -> Path:
         cut = "detection" if intervention in DETECTION_RUNS else "states-cut"

@@ -46,25 +46,25 @@ _MEMORY: dict[str, tuple[Stamp, str]] = {}
 
 @contextlib.contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """A path to write a file or a folder to; it replaces the target only on success."""
+    """A path to write to; it replaces the target only on success, and never a folder that holds something."""
     with _path_beside(target) as half_made:
         yield half_made
         sync_tree(half_made)
-        if target.is_dir() and not target.is_symlink():
-            _exchange_folder(half_made, target)
-        else:
-            os.replace(half_made, target)
+        os.replace(half_made, target)
         sync_folder(target.parent)
 
 
-def _exchange_folder(made: Path, target: Path) -> None:
-    """Puts a folder in the place of another, which comes back if that fails or is interrupted."""
+@contextlib.contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """The same for a folder whose content the caller knows to be ours; it comes back on failure."""
     with _path_beside(target) as before:
-        os.replace(target, before)
         try:
-            os.replace(made, target)
+            with replacing(target) as half_made:
+                yield half_made
+                if target.is_dir():
+                    os.replace(target, before)
         except BaseException:
-            if not target.exists():
+            if before.exists() and not target.exists():
                 os.replace(before, target)
             raise
 

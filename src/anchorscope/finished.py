@@ -151,7 +151,7 @@ class FinishedRun:
             )
         try:
             table = read(path)
-            if path.stem in SCHEMAS and path.parent == self.path:
+            if path.stem in SCHEMAS:
                 check_table(path.stem, table, self.manifest["model"]["n_layers"])
             return table
         except pl.exceptions.PolarsError:

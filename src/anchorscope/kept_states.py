@@ -12,10 +12,11 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from anchorscope.artefacts.forms import Count, Form
 from anchorscope.artefacts.run_folder import RunFolder
 from anchorscope.artefacts.schema import features_file as features_file
 from anchorscope.artefacts.schema import states_file as states_file
@@ -67,9 +68,40 @@ def write_states(
     save_file(tensors, path, metadata={"anchorscope": to_json(header)})
 
 
-def read_header(path: Path) -> dict[str, list[str] | list[int] | str]:
-    with safe_open(path, "pt") as handle:
-        return dict(from_json(handle.metadata()["anchorscope"]))
+class Header(Form):
+    key: str
+    item_ids: list[str]
+    positions: list[str]
+    layers: list[Count]
+    sites: list[str]
+
+    @property
+    def tensors(self) -> list[str]:
+        """The names of all tensors, in the order in which states are stacked."""
+        return [
+            f"{site}/{position}/{layer}"
+            for position in self.positions
+            for site in self.sites
+            for layer in self.layers
+        ]
+
+
+def read_header(path: Path) -> Header:
+    """What the file holds; refused where its tensors are others."""
+    try:
+        with safe_open(path, "pt") as handle:
+            header = Header.model_validate(
+                from_json((handle.metadata() or {}).get("anchorscope", ""))
+            )
+            shapes = [handle.get_slice(name).get_shape() for name in header.tensors]
+        widths = {width for _, width in shapes}
+        if len(widths) > 1 or {n for n, _ in shapes} - {len(header.item_ids)}:
+            raise ValueError("states of another size")
+        return header
+    except (SafetensorError, ValueError):
+        raise UserError(
+            f"{str(path)!r} holds something else than kept states; run it again with --keep states into another folder."
+        ) from None
 
 
 def read_layer(
@@ -80,7 +112,7 @@ def read_layer(
         name = f"{site}/{position}/{layer}"
         if name not in handle.keys():  # noqa: SIM118 - the handle is no mapping
             held = ", ".join(sorted({key.rsplit("/", 1)[0] for key in handle.keys()}))  # noqa: SIM118
-            layers = from_json(handle.metadata()["anchorscope"])["layers"]
+            layers = read_header(path).layers
             raise UserError(
                 f"{path} has no states at {name}; it has {held}, at layers {layers[0]} to {layers[-1]}."
             )
@@ -103,21 +135,12 @@ def read_kept(
         if facts is None or wrong_with(path, facts) is not None:
             return {}
         header = read_header(path)
-        if header["key"] != key or header["layers"] != list(range(n_layers)):
+        if header.key != key or header.layers != list(range(n_layers)):
             return {}
-        places = [
-            (site, position)
-            for position in header["positions"]
-            for site in header["sites"]
-        ]
         with safe_open(path, "pt") as handle:
-            read = [
-                handle.get_tensor(f"{site}/{at}/{layer}")
-                for site, at in places
-                for layer in range(n_layers)
-            ]
+            read = [handle.get_tensor(name) for name in header.tensors]
         states[intervention] = torch.stack(read).unflatten(
-            0, (-1, len(header["sites"]), n_layers)
+            0, (-1, len(header.sites), n_layers)
         )
     return states
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import shlex
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import polars as pl
 import pytest
 
 import anchorscope
+from anchorscope import files
+from anchorscope.artefacts import sealed_folder
 from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.comparing import compare as story
 from anchorscope.comparing.compare import Comparison, differences, open_runs
@@ -285,6 +288,35 @@ def test_the_folder_stays_and_changed_files_are_moved_aside(
         assert anchorscope.verify(out, progress=None).whole
     assert (out.stat().st_ino, Path.cwd().stat().st_ino) == (inode, inode)
     assert not list(tmp_path.rglob("*.anchorscope-partial"))
+
+
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_command_that_was_killed_while_it_moved_its_files_is_gone_on_with(
+    moved: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, move = tmp_path / "out", sealed_folder.move_files
+
+    def compare(content: str) -> None:
+        with story._FOLDER.fresh(out) as folder:
+            for name in ("curves.csv", "summary.csv"):
+                (folder / name).write_text(content)
+            story._FOLDER.seal(folder, {"runs": []})
+
+    def killed(made: Path, place: Path, names: Iterable[str]) -> None:
+        move(made, place, list(names)[:moved])
+        monkeypatch.setattr(files, "_remove", lambda _: None)  # nothing is tidied
+        raise KeyboardInterrupt
+
+    compare("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(sealed_folder, "move_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            compare("new")
+    monkeypatch.undo()
+    compare("newest")
+    assert anchorscope.verify(out, progress=None).whole
+    assert (out / "curves.csv").read_text() == "newest"
+    assert not list(out.glob(f"*{files.PARTIAL}"))
 
 
 def test_a_changed_comparison_is_reported_when_read(

@@ -14,6 +14,7 @@ from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting import detect as story
 from anchorscope.detecting.detect import BUNDLES, Detection
 from anchorscope.detectors.bundle import read_bundle
+from anchorscope.detectors.bundle_files import bundle_files
 from anchorscope.detectors.evaluation import COMPARED
 from anchorscope.errors import UserError
 from anchorscope.files import partial_name
@@ -186,8 +187,12 @@ def test_one_object_for_programs_and_only_what_is_asked_for(
         str(out),
         "tiny",
         ["facts"],
-        ["probe"],
+        ["confidence", "probe"],
     )
+    assert (
+        told["recommended"] == "confidence"
+    )  # saved although only the probe was wanted
+    assert bundle_files(out) == bundle_files(out / "bundles" / "confidence")
     assert (
         "warning: facts has fewer than 200 true answers: intervals are wide\n"
         in result.stderr
@@ -196,7 +201,8 @@ def test_one_object_for_programs_and_only_what_is_asked_for(
         "probe",
         "confidence",
     }
-    assert [path.name for path in (out / "bundles").iterdir()] == ["probe"]
+    saved = sorted(path.name for path in (out / "bundles").iterdir())
+    assert saved == ["confidence", "probe"]
     assert [one.risk for one in read_bundle(out / "bundles" / "probe").thresholds] == [
         0.25
     ]
@@ -224,7 +230,7 @@ def test_what_was_not_kept_is_left_out_and_said(tmp_path: Path) -> None:
         "p-true": "the column 'p_true' was not kept",
     }
     assert set(found.detectors["detector"]) == set(FEW)
-    assert found.manifest["bundles"] == sorted(BUNDLES)
+    assert found.manifest["bundles"] == sorted({*BUNDLES} & {*FEW})
 
 
 @pytest.mark.parametrize("quiet", [(), ("--quiet",)])

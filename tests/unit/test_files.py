@@ -14,6 +14,7 @@ from anchorscope.files import (
     read_regular,
     remove_partials,
     replacing,
+    replacing_folder,
     write_json,
 )
 
@@ -49,10 +50,31 @@ def test_replacing_keeps_the_old_content_until_the_new_is_whole(
 
 def test_replacing_takes_whole_folders(tmp_path: Path) -> None:
     for content in ("old", "new"):
-        with replacing(tmp_path / "folder") as half_made:
+        with replacing_folder(tmp_path / "folder") as half_made:
             half_made.mkdir()
             (half_made / content).write_text(content)
     assert below(tmp_path) == {"folder/new": b"new"}
+
+
+def test_a_folder_that_came_meanwhile_or_cannot_be_replaced_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, replace = tmp_path / "folder", os.replace
+    with pytest.raises(OSError, match="not empty"), replacing(place) as half_made:  # noqa: PT012
+        half_made.mkdir()
+        place.mkdir()
+        (place / "mine").write_text("mine")
+    assert below(tmp_path) == {"folder/mine": b"mine"}
+
+    def stopped(old: Path, new: Path) -> None:
+        replace(old, new)
+        if partial_of(Path(new).name):  # the earlier folder has just gone
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", stopped)
+    with pytest.raises(KeyboardInterrupt), replacing_folder(place) as half_made:
+        half_made.mkdir()
+    assert below(tmp_path) == {"folder/mine": b"mine"}
 
 
 def test_what_a_killed_process_left_half_made_is_not_taken_up(tmp_path: Path) -> None:

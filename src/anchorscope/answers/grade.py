@@ -246,7 +246,7 @@ def _compare_numbers(
         return None
     span = _YEARS.fullmatch(alias.strip())
     if span and span.groups() in _YEARS.findall(parsed.text):
-        return not denies(parsed, wanted)
+        return not denies(parsed, wanted[:1])
     dates = as_date(alias)
     if any(given.gives(date) for given in dates_in(parsed.text) for date in dates):
         return not denies(parsed, wanted) and not any(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-DETECTION_VERSION = 3
+DETECTION_VERSION = 4
 """Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
@@ -88,17 +88,30 @@ class _RunStep(Form):
     seconds: Seconds
 
 
+class TemplateForm(Form):
+    """The prompt around a question."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    kind: str
+    head: str
+    tail: str
+    answer_lead: str
+    tokenizer_adds: bool
+    first_token: Count | None = None
+
+
 class _Run(Form):
     model: _Model
     counts: list[_Counts] = []
-    reference_layers: dict[str, list[Count]] = {}
+    reference_layers: dict[str, list[Count]]
     unavailable: list[dict[str, str]] = []
     facts: dict[str, str] = {}
     warnings: list[str] = []
     events: list[str] = []
     inputs: dict[str, str] = {}
     versions: dict[str, str] = {}
-    template: dict[str, Any] = {}
+    template: TemplateForm | None = None
     for_detectors: bool = False
     elapsed_seconds: Seconds = 0.0
     steps: list[_RunStep] = []
@@ -157,7 +170,7 @@ class _Detection(Form):
     @model_validator(mode="after")
     def check_entries(self) -> "_Detection":
         """Folders of earlier versions lack some entries; they are listed, and made again."""
-        needed = {"model", "answer", "warnings", "saved", "recommended"}
+        needed = {"model", "answer", "trust", "warnings", "saved", "recommended"}
         if self.version == DETECTION_VERSION and needed - self.model_fields_set:
             raise ValueError("entries are missing")
         return self

@@ -19,6 +19,7 @@ from typing import Any
 from anchorscope.artefacts.forms import check_form
 from anchorscope.errors import UserError
 from anchorscope.files import (
+    PARTIAL,
     canonical_hash,
     files_below,
     folder_beside,
@@ -387,12 +388,14 @@ class SealedFolder:
             yield half_made
 
     def _written_before(self, folder: Path) -> dict[str, str] | None:
-        """The files listed by this folder's manifest; None if none was finished here."""
-        try:
-            record = unsealed(read_json(folder / self.manifest))
-            return dict(record["sha256"])
-        except (OSError, ValueError, KeyError):
-            return None
+        """The files that the manifest lists here, or that of a killed command which was moving its files here."""
+        found: dict[str, str] | None = None
+        for place in (*folder.glob(f"{_NEW}.*{PARTIAL}"), folder):
+            if place == folder or partial_of(place.name) == _NEW:
+                with contextlib.suppress(OSError, ValueError, KeyError):
+                    listed = unsealed(read_json(place / self.manifest))["sha256"]
+                    found = {**(found or {}), **listed}
+        return found
 
     def seal(self, folder: Path, manifest: dict[str, Any]) -> None:
         """Writes the manifest with the sha256 of every other file."""

@@ -15,6 +15,7 @@ from anchorscope.artefacts.schema import (
     EVIDENCE_TEST_SCHEMA,
     EXPERIMENT_ITEM_SCHEMA,
     EXPERIMENT_SCHEMA,
+    FEATURE_SCHEMA,
     ITEM_SCHEMA,
     PART_SCHEMA,
     PATHWAY_SCHEMA,
@@ -37,14 +38,22 @@ SCHEMAS: Mapping[str, Schema] = {
     "evidence_parts": PART_SCHEMA,
     "evidence_tests": EVIDENCE_TEST_SCHEMA,
     "evidence_items": EVIDENCE_ITEM_SCHEMA,
+    "features": FEATURE_SCHEMA,
 }
 _ALWAYS = {
     "items": ("dataset", "item_id", "question", "model_answer", "status"),
     "effects": ("dataset", "item_id", "intervention", "logit_clean", "logit_after"),
 }
 """Columns without an empty cell."""
-_OF_ITEMS = (*_ALWAYS["items"], "answers", "truthful", "pathway")
-"""Columns of items.parquet that every version has."""
+_NEEDED = {
+    "items": (
+        *(*_ALWAYS["items"], "answers", "truthful", "pathway"),
+        *("relation", "subject", "group", "weight", "input_ids"),
+        *("confidence_mean", "confidence_min"),
+    ),
+    "features": ("item_id",),
+}
+"""Columns that every version has, of tables to which versions have added some."""
 _LAYERS = ("layer", "reference_layer", "probe_layer")
 _OVER_LAYERS = {
     "effects": ("logit_clean", "logit_after"),
@@ -56,8 +65,7 @@ _OVER_LAYERS = {
 def check_table(name: str, table: pl.DataFrame, n_layers: int) -> None:
     """Raises `ValueError` that names the first column of another form."""
     schema = SCHEMAS[name]
-    needed = _OF_ITEMS if name == "items" else tuple(schema)
-    for column in needed:
+    for column in _NEEDED.get(name, schema):
         if column not in table.columns:
             raise ValueError(f"no column {column!r}")
     for column, wanted in schema.items():

@@ -146,7 +146,7 @@ def real(
     order = (
         np.random.default_rng(seed).permutation(len(questions)).tolist()
     )  # any first items are then a fair sample
-    questions = [questions[index] for index in order]
+    questions = [questions[index] for index in order if questions[index].answers]
     template = make_template("few-shot", tokenizer, needs_bos)
     prompts = build_prompts(tokenizer, questions, template)
     labels = [index % 2 == 0 for index in range(len(questions))]

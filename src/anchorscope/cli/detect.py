@@ -251,7 +251,8 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
                 str(saved[name]["passes"]),
             )
         )
-    say(f"\n{manifest['answer']}\n")
+    say(f"\n{manifest['answer']}")
+    say(f"{manifest['trust']}\n")
     print_rows(rows if len(rows) > 1 else [("no detector was saved",)])
     say(f"\nreport: {made.path / 'report.html'}")
     if made.recommended is not None:

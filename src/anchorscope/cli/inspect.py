@@ -266,7 +266,7 @@ def _give_advice(record: Mapping[str, Any]) -> Iterator[str]:
     if record["bad_rows"]:
         yield "a run stops at the first bad row; leave them out with --on-bad-row skip"
     if record["few_shot"]:
-        yield "few_shot questions are not asked: the prompt's solved examples are about them"
+        yield "few-shot questions are not asked: the prompt's solved examples are about them"
     if record["several_lines"]:
         yield "supplied answers of several lines are read whole: the key words may be in any line, the end is the last"
     if record["yes_no"]:

@@ -194,7 +194,7 @@ class Reading:
         self.rows = 0
         """Rows so far, including bad ones, without blank lines and header."""
         self.empty = 0
-        """Rows of a table without any text; blank lines aren't counted."""
+        """Rows with nothing in them; blank lines aren't counted."""
         self.bad = 0
         self.bad_rows: list[BadRow] = []
         self._results = results

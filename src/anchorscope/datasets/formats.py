@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from anchorscope.datasets.question import KNOWN, Unusable, list_from_text, own_names
+from anchorscope.datasets.question import (
+    KNOWN,
+    EmptyRow,
+    Unusable,
+    list_from_text,
+    own_names,
+)
 from anchorscope.datasets.relations import with_property_words
 from anchorscope.errors import shortened
 from anchorscope.plugins import load_all
@@ -110,6 +116,8 @@ def _run_items(row: Named) -> dict[str, object]:
         "truncated",
         "too_long",
     ):  # there was no answer that could be used
+        if not row.get("answers"):
+            raise EmptyRow("it had no answer, and accepts none")
         columns |= {"model_answer": None, "truthful": None}
     noted = row.get("metadata")
     try:

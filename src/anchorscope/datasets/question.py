@@ -116,7 +116,7 @@ class Unusable(Exception):
 
 
 class EmptyRow(Unusable):
-    """A row of a table without any text in its cells, as spreadsheets write below the last one; counted, no mistake."""
+    """A row with nothing in it, as spreadsheets write below the last one; counted, no mistake."""
 
 
 Row = dict[str, object] | Unusable

@@ -187,6 +187,11 @@ def read_runs(
     ]
 
 
+_OF_MANIFEST = ("template", "source", "tokenizer", "d_model")
+_OF_USED = ("question", "model_answer", "truthful", "group", "weight", "input_ids")
+"""Columns that every item with states has a value in."""
+
+
 def _read(
     run: FinishedRun,
     name: str,
@@ -194,19 +199,26 @@ def _read(
     wanted: Collection[str],
     place: torch.device,
 ) -> RunDataset:
+    facts = {**run.manifest, **run.manifest["model"]}
+    missing = [entry for entry in _OF_MANIFEST if facts.get(entry) is None]
+    if missing:
+        raise UserError(
+            f"The run {str(run.path)!r} has no {missing[0]} in its manifest.json; run it again into another folder."
+        )
     items = run.parquet("items").filter(pl.col("dataset") == name)
-    ids = [
-        str(item_id)
-        for item_id in read_header(run.checked_file(states_file(name, CLEAN)))[
-            "item_ids"
-        ]
-    ]
+    ids = read_header(run.checked_file(states_file(name, CLEAN))).item_ids
     used = items.filter(pl.col("status") == "used").with_columns(
         pl.col("item_id").cast(pl.String)
     )
     used = pl.DataFrame({"item_id": ids}).join(
         used, on="item_id", how="left", maintain_order="left"
     )
+    empty = [column for column in _OF_USED if used[column].null_count()]
+    if empty or not ids:
+        raise UserError(
+            f"The run {str(run.path)!r} has states of items of {name!r} that lack {', '.join(empty) or 'everything'}; "
+            f"run it again into another folder."
+        )
     graded = items.filter(
         pl.col("truthful").is_not_null()
         & pl.col("status").is_in(["used", "unbalanced"])
@@ -253,7 +265,7 @@ def _states(
             (run.recipe.site, "residual") if path.stem == CLEAN else (run.recipe.site,)
         )
         for site in sites:
-            for layer in map(int, read_header(path)["layers"]):
+            for layer in read_header(path).layers:
                 states[path.stem, site, layer] = read_layer(
                     path, site, run.recipe.position, layer
                 ).to(place)
@@ -411,6 +423,7 @@ def detect(
                 "recommended": recommended,
                 "recommendation": recommendation and recommendation.record(),
                 "answer": card.sentence,
+                "trust": card.trust.words() if card.trust else "",
                 "left_out": dict(job.left_out),
                 "warnings": list(job.warnings),
                 "seconds": round(time.monotonic() - began, 1),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from anchorscope.artefacts.forms import Count, Form, Number, Share, check
+from anchorscope.artefacts.forms import Count, Form, Number, Share, TemplateForm, check
 from anchorscope.artefacts.sealed_folder import refuse_linked
 from anchorscope.catalogue import DETECTORS, POSITIONS
 from anchorscope.errors import UserError
@@ -17,7 +17,7 @@ from anchorscope.files import (
     make_folder,
     read_regular,
     remove_partials,
-    replacing,
+    replacing_folder,
 )
 from anchorscope.json_text import from_json, to_json
 
@@ -39,15 +39,6 @@ class _Calibration(Form):
     prevalence: Share
 
 
-class _Template(Form):
-    kind: str
-    head: str
-    tail: str
-    answer_lead: str
-    tokenizer_adds: bool
-    first_token: Count | None = None
-
-
 class _Setting(Form):
     model: str
     source: str
@@ -56,7 +47,7 @@ class _Setting(Form):
     n_layers: Annotated[int, Field(ge=1)]
     d_model: Annotated[int, Field(ge=1)]
     dtype: str
-    template: _Template
+    template: TemplateForm
     position: Annotated[str, Field(pattern=f"^({'|'.join(POSITIONS)})$")]
     edges: str = "all"
     exact_tokens: str = "auto"
@@ -166,7 +157,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     refuse_other(folder, *files)
     make_folder(folder.parent)
     remove_partials(folder.parent, folder.name)
-    with replacing(folder) as half_made:
+    with replacing_folder(folder) as half_made:
         half_made.mkdir()
         for name, content_bytes in files.items():
             (half_made / name).write_bytes(content_bytes)
@@ -273,7 +264,7 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
         ("sha256", record["sha256"]),
         ("",),
     ]
-    stated = [Threshold(**each.model_dump()) for each in bundle.thresholds]
+    stated = [Threshold(**vars(threshold)) for threshold in bundle.thresholds]
     for threshold in without_dominated(stated):
         start = threshold.probability
         accepted = (

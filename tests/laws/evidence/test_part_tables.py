@@ -1,13 +1,17 @@
 """evidence_parts.csv and evidence_items.parquet: shares are ratios of the sums that stand beside them."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 
 from anchorscope.artefacts.schema import BAND
+from anchorscope.evidence import part_tables
 from anchorscope.evidence.part_tables import (
     PartsOfDataset,
     evidence_items_frame,
+    evidence_tests,
     parts_frame,
 )
 from anchorscope.evidence_parts.need import Terms
@@ -95,6 +99,31 @@ def test_parts_sum_to_one_at_every_layer_and_over_the_band(parts):
     sums = rows.group_by("intervention", "layer").agg(pl.col("share").sum(), pl.len())
     assert set(sums["len"]) == {4}
     np.testing.assert_allclose(sums["share"], 1.0)
+
+
+def test_what_has_no_evidence_has_neither_a_share_nor_a_p_value(parts):
+    """A layer whose probe says nothing leaves its own rows and the band's empty, and no others."""
+    silent = {name: dict(views) for name, views in parts.needs.items()}
+    for name, layer in (("other-site", 1), ("random", 1), ("random 2", 1)):
+        had = silent[name][CUT].had.copy()
+        had[layer] = 0
+        silent[name][CUT] = silent[name][CUT]._replace(had=had)
+    parts = replace(parts, needs=silent)
+    rows = parts_frame(parts).filter(pl.col("part") == "needs-question")
+    unknown = rows.filter(pl.col("share").is_null())
+    assert set(unknown.select("intervention", "layer").iter_rows()) == {
+        ("random", "1"),
+        ("random", BAND),
+    }
+    assert unknown["ci_low"].is_null().all()
+    scores = {"scores/clean": stream(0, "scores").standard_normal((LAYERS, N))}
+    weights = np.ones((9, N), dtype=np.float32)
+    tests = evidence_tests(parts, scores, {}, weights)
+    found = part_tables.tests_frame(tests, parts)
+    (floor,) = found.filter(pl.col("quantity") == "floor").iter_rows(named=True)
+    assert (floor["value"], floor["p_value"]) == (None, None)
+    known = found.filter(pl.col("group") == "needs-answer")
+    assert known["p_value"].is_not_null().all()
 
 
 def test_the_band_is_the_mean_of_its_layers_and_the_control_that_of_its_draws(parts):

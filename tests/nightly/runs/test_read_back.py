@@ -8,12 +8,19 @@ from typing import Any
 
 import polars as pl
 import pytest
+from safetensors import safe_open
+from safetensors.torch import load, save
 
 from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.artefacts.tables import SCHEMAS
+from anchorscope.detecting.detect import read_runs
+from anchorscope.detecting.inputs import open_runs
+from anchorscope.errors import UserError
 from anchorscope.files import sha256
 from commands import invoke
+from kept_runs import questions_of, write_kept_run
 from mutations import mutations
+from unprinted import unprinted
 from whole_runs import SmallRun, tables_of
 
 Words = tuple[object, ...]
@@ -182,3 +189,170 @@ def test_a_table_that_says_anything(name: str, run: Path, small_run: SmallRun) -
     path.write_bytes(whole)
     assert not faults, f"{len(faults)} of {tried}\n" + "\n".join(faults)
     assert tried > 10
+
+
+# Folders made of runs
+
+
+def test_a_comparison_that_says_anything(run: Path, small_run: SmallRun) -> None:
+    out = run.parent / "compared"
+    compare = readers(run, small_run.finished)[-1]
+    with unprinted():
+        assert not list(faults_of(compare))
+    whole = read(out / "comparison.json")
+    faults = []
+    for what, changed in mutations(whole, each=1):
+        write(out / "comparison.json", changed)
+        commands = (("verify", out), ("view", out.parent, "--json", "--no-browser"))
+        faults += [f"{what}: {line}" for line in faults_of(*commands, compare)]
+        write(out / "comparison.json", whole)
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("name", ["study", "validation"])
+def test_a_list_of_another_kind_that_says_anything(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / name
+    folder.mkdir(parents=True)
+    (folder / "study.toml").write_text(STUDY)
+    record = {
+        "name": "mine",
+        "runs": ["a"],
+        "failed": {"a": {"key": "0" * 64, "line": "why"}},
+        "summary": ["One."],
+        "command": "anchorscope validate",
+        "sha256": {"study.toml": sha256(folder / "study.toml")},
+    }
+    commands = (
+        ("verify", folder),
+        ("view", tmp_path / "runs", "--json", "--no-browser"),
+        ("study", "status", "--out", folder),
+    )
+    faults = []
+    for what, changed in mutations(record, each=4):
+        write(folder / f"{name}.json", changed)
+        faults += [f"{what}: {line}" for line in faults_of(*commands)]
+    assert not faults, "\n".join(faults)
+
+
+STUDY = """name = "mine"
+datasets = ["popqa"]
+
+[[models]]
+name = "a"
+model = "smollm2-135m"
+"""
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    return write_kept_run(tmp_path / "runs" / "kept", [questions_of("facts")])
+
+
+def test_a_detection_that_says_anything(kept: Path) -> None:
+    few = [
+        "--folds",
+        "2",
+        "--seeds",
+        "1",
+        "--tosses",
+        "0",
+        "--resamples",
+        "100",
+        "--device",
+        "cpu",
+    ]
+    names = ("--detectors", "confidence,probe", "--bundles", "probe")
+    command = ("detect", kept, *few, *names)
+    out = kept / "detectors"
+    with unprinted():
+        assert not list(faults_of(command))
+        whole = read(out / "detection.json")
+        faults = []
+        for number, (what, changed) in enumerate(mutations(whole, each=1)):
+            write(out / "detection.json", changed)
+            commands = (("verify", kept), ("view", kept, "--json", "--no-browser"))
+            again = (command,) if number % 2 else ()
+            faults += [f"{what}: {line}" for line in faults_of(*commands, *again)]
+            write(out / "detection.json", whole)
+    assert not faults, "\n".join(faults)
+
+
+def detector_inputs(run: Path) -> str | None:
+    """Reads all that detectors are fitted on; the line of a refusal."""
+    try:
+        for source in read_runs(open_runs([run])):
+            assert source.setting.d_model > 0
+            assert source.longest >= 0
+    except UserError as error:
+        return str(error)
+    return None
+
+
+def state_files(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The file with another header, or with other tensors."""
+    whole = path.read_bytes()
+    with safe_open(path, "pt") as handle:
+        header = json.loads(handle.metadata()["anchorscope"])
+    tensors = load(whole)
+    for what, changed in mutations(header, each=4):
+        yield what, save(tensors, metadata={"anchorscope": json.dumps(changed)})
+    text = json.dumps(header)
+    first = next(iter(tensors))
+    others = {
+        "shorter": tensors[first][:-1],
+        "narrower": tensors[first][:, :-1].contiguous(),
+        "flat": tensors[first].flatten(),
+        "NaN": tensors[first] * float("nan"),
+    }
+    for what, other in others.items():
+        yield what, save({**tensors, first: other}, metadata={"anchorscope": text})
+    rest = {name: tensor for name, tensor in tensors.items() if name != first}
+    yield "missing", save(rest, metadata={"anchorscope": text})
+    yield "no header", save(tensors)
+    yield "no tensors at all", b"mine"
+    yield "half", whole[: len(whole) // 2]
+
+
+def test_states_that_say_anything(kept: Path) -> None:
+    assert detector_inputs(kept) is None
+    path = kept / "states" / "facts" / "clean.safetensors"
+    faults, refused = [], 0
+    for what, content in list(state_files(path)):
+        path.write_bytes(content)
+        manifest = read(kept / "manifest.json")
+        manifest["sha256"]["states/facts/clean.safetensors"] = sha256(path)
+        write(kept / "manifest.json", manifest)
+        try:
+            line = detector_inputs(kept)
+            refused += line is not None
+        except Exception as error:
+            faults.append(f"{what}: {error!r}")
+    assert not faults, "\n".join(faults)
+    assert refused > 20
+
+
+def test_what_detectors_read_of_a_run_that_says_anything(kept: Path) -> None:
+    faults = []
+    whole = read(kept / "manifest.json")
+    for what, changed in mutations(whole, each=4):
+        write(kept / "manifest.json", changed)
+        try:
+            detector_inputs(kept)
+        except Exception as error:
+            faults.append(f"{what}: {error!r}")
+    write(kept / "manifest.json", whole)
+    for name in ("items.parquet", "states/facts/features.parquet"):
+        table = pl.read_parquet(kept / name)
+        for what, change in changes(name, table):
+            change(table).write_parquet(kept / name)
+            manifest = {
+                **whole,
+                "sha256": {**whole["sha256"], name: sha256(kept / name)},
+            }
+            write(kept / "manifest.json", manifest)
+            try:
+                detector_inputs(kept)
+            except Exception as error:
+                faults.append(f"{name} {what}: {error!r}")
+        table.write_parquet(kept / name)
+    assert not faults, "\n".join(faults)

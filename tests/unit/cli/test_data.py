@@ -102,7 +102,7 @@ def test_the_counts_of_a_table_add_up() -> None:
     assert record["rows"] == 11 == record["asked"] + 6
     told = ask("counted.csv")
     assert "empty rows" in told.stdout
-    assert "few_shot questions are not asked" in told.stderr
+    assert "few-shot questions are not asked" in told.stderr
 
 
 def test_bad_rows_are_skipped_unless_told_otherwise() -> None:

@@ -161,6 +161,20 @@ def test_an_empty_row_of_a_table_is_counted_and_no_mistake(
         assert (sample.read, sample.bad) == (2 + empty, empty)
 
 
+def test_items_of_a_run_on_labels_alone_are_read_again(tmp_path: Path) -> None:
+    """Also where one of them had no answer, which leaves it neither answer nor label."""
+    common = {"answers": [], "metadata": "{}"}
+    rows = [
+        {"item_id": "a", "model_answer": "Austen", "truthful": True, "status": "used"},
+        {"item_id": "b", "model_answer": " ", "truthful": None, "status": "empty"},
+    ]
+    rows = [{"question": f"Who wrote {row['item_id']}?"} | row | common for row in rows]
+    whole = read(write(tmp_path, parquet(rows)))
+    (question,) = whole.questions
+    assert (question.item_id, question.truthful) == ("a", True)
+    assert (whole.reading.rows, whole.reading.empty) == (2, 1)
+
+
 UTF_16 = "question,answer\nq,a\n"
 
 
