@@ -296,11 +296,21 @@ def refuse_linked(path: Path) -> None:
     with writable(path):
         place = Path.cwd() / path
         for part in (place, *place.parents):
-            if part.is_symlink() and any(map(kind_of, part.parents)):
+            if part.is_symlink() and any(map(_has_sealed_list, part.parents)):
                 raise UserError(
                     f"{str(part)!r} is a link inside a folder of results; such links are not followed, and nothing was "
                     f"changed. Remove it, or choose another place with --out."
                 )
+
+
+def _has_sealed_list(folder: Path) -> bool:
+    """Whether a folder holds a list of files of ours; many projects have an index.json."""
+    for name in (INDEX, MANIFEST, *MARKERS):
+        with contextlib.suppress(OSError, ValueError):
+            record = read_json(folder / name)
+            if isinstance(record, dict) and "seal" in record:
+                return True
+    return False
 
 
 def refuse_foreign(path: Path, ours: Collection[str], named: str | None = None) -> None:

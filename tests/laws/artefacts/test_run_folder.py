@@ -278,6 +278,18 @@ def test_a_link_in_the_place_of_a_folder_is_refused_and_not_followed(
     assert sorted(elsewhere.rglob("*")) == before
 
 
+def test_a_link_beside_an_index_of_something_else_leads_where_the_user_says(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "index.json").write_text('{"name": "a web page"}')
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "runs").symlink_to("disk")
+    finish(tmp_path / "runs" / "run")
+    read_manifest(tmp_path / "disk" / "run")
+    (tmp_path / "disk" / "run" / "more").symlink_to(tmp_path / "disk")
+    refused(tmp_path / "runs" / "run" / "more" / "x", "is a link inside a folder of")
+
+
 def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     assert "--out" in refused(tmp_path / "run", "is a file, not a folder")
