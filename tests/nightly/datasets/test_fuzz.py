@@ -111,12 +111,14 @@ def check(path: Path, on_bad_row: str, columns: dict[str, str] | None = None) ->
         assert str(path) in found
         return
     reading, questions = found
-    assert reading.rows == len(questions) + reading.bad > 0
+    assert reading.rows == len(questions) + reading.bad + reading.empty > 0
     assert all(bad.reason and bad.line >= 1 for bad in reading.bad_rows)
     assert len({question.item_id for question in questions}) == len(questions)
     for question in questions:
         assert question.question == " ".join(question.question.split()) != ""
-        assert question.answers
+        assert question.answers or (
+            question.truthful is not None and question.model_answer is not None
+        )
         assert all(answer.strip() for answer in question.answers)
         assert all(
             0 <= start < end <= len(question.question)
