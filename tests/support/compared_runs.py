@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from anchorscope.artefacts.schema import SCHEMA_VERSION
+from anchorscope.artefacts.schema import ITEM_SCHEMA, SCHEMA_VERSION
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.recipe import make_recipe, to_toml
 from anchorscope.report.findings import Findings
@@ -81,7 +81,12 @@ def write_run(
         }
     )
     (folder / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
-    for name in ("items", "pathways", "curve_samples", "experiment_items", "effects"):
+    items = findings.items
+    left_out = [name for name in ITEM_SCHEMA if name not in items.columns]
+    items.with_columns(pl.lit(None).alias(name) for name in left_out).write_parquet(
+        folder / "items.parquet"
+    )
+    for name in ("pathways", "curve_samples", "experiment_items", "effects"):
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
     for name in ("curves", "probe_scores", "summary", "experiments"):
         getattr(findings, name).write_csv(folder / f"{name}.csv")
