@@ -170,7 +170,7 @@ class _Detection(Form):
     @model_validator(mode="after")
     def check_entries(self) -> "_Detection":
         """Folders of earlier versions lack some entries; they are listed, and made again."""
-        needed = {"model", "answer", "warnings", "saved", "recommended"}
+        needed = {"model", "answer", "warnings", "saved", "recommended", "sha256"}
         if self.version == DETECTION_VERSION and needed - self.model_fields_set:
             raise ValueError("entries are missing")
         return self
