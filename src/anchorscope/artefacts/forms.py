@@ -162,6 +162,7 @@ class _Detection(Form):
     version: int = 0
     model: str = ""
     answer: str = ""
+    trust: str = ""
     warnings: list[str] = []
     saved: dict[str, _Saved] = {}
     recommended: str | None = None
@@ -170,7 +171,8 @@ class _Detection(Form):
     @model_validator(mode="after")
     def check_entries(self) -> "_Detection":
         """Folders of earlier versions lack some entries; they are listed, and made again."""
-        needed = {"model", "answer", "trust", "warnings", "saved", "recommended"}
+        shown = {"model", "answer", "trust", "warnings"}
+        needed = {*shown, "saved", "recommended", "sha256"}
         if self.version == DETECTION_VERSION and needed - self.model_fields_set:
             raise ValueError("entries are missing")
         return self

@@ -423,7 +423,7 @@ class SealedFolder:
 
     def checked_file(self, path: Path, manifest: dict[str, Any], name: str) -> Path:
         """Path of a file of a finished folder; a damaged one is refused."""
-        wrong = damage(path, {name: {"sha256": manifest["sha256"][name]}})
+        wrong = damage(path, {name: {"sha256": manifest.get("sha256", {}).get(name)}})
         if wrong is not None:
             raise Damaged(
                 f"The {self.kind} {str(path)!r} is damaged: {wrong}. The command that makes it again is named by: "
