@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from anchorscope.artefacts.schema import DETECTION_VERSION
-
+DETECTION_VERSION = 3
+"""Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -203,8 +203,6 @@ FEATURE_SCHEMA = {
 UNAVAILABLE_SCHEMA = _texts("dataset", "experiment", "reason")
 """What can't be done, with the reason; in the manifest."""
 
-DETECTION_VERSION = 3
-"""Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 DETECTOR_SCHEMA = {
     **_texts("detector", "train", "test", "metric", "prevalence"),
     **_numbers("value", "ci_low", "ci_high"),

@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from anchorscope.answers.label import group_keys
 from anchorscope.answers.template import Template
-from anchorscope.artefacts.schema import DETECTION_VERSION
+from anchorscope.artefacts.forms import DETECTION_VERSION
 from anchorscope.artefacts.sealed_folder import SealedFolder, damage, only_hashes
 from anchorscope.catalogue import DETECTORS, KNOCKOUT, LOADED
 from anchorscope.detecting.inputs import BUNDLES, missing_keep, open_runs, shown_name
