@@ -46,11 +46,7 @@ _ALWAYS = {
 }
 """Columns without an empty cell."""
 _NEEDED = {
-    "items": (
-        *(*_ALWAYS["items"], "answers", "truthful", "pathway"),
-        *("relation", "subject", "group", "weight", "input_ids"),
-        *("confidence_mean", "confidence_min"),
-    ),
+    "items": (*_ALWAYS["items"], "answers", "truthful", "pathway"),
     "features": ("item_id",),
 }
 """Columns that every version has, of tables to which versions have added some."""

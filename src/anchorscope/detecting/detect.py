@@ -189,7 +189,9 @@ def read_runs(
 
 _OF_MANIFEST = ("template", "source", "tokenizer", "d_model")
 _OF_USED = ("question", "model_answer", "truthful", "group", "weight", "input_ids")
-"""Columns that every item with states has a value in."""
+"""Columns in which every item with states has a value."""
+_OF_ITEMS = (*_OF_USED, "relation", "subject", "confidence_mean", "confidence_min")
+"""Columns that are read."""
 
 
 def _read(
@@ -213,7 +215,11 @@ def _read(
     used = pl.DataFrame({"item_id": ids}).join(
         used, on="item_id", how="left", maintain_order="left"
     )
-    empty = [column for column in _OF_USED if used[column].null_count()]
+    there = used.columns
+    empty = [column for column in _OF_ITEMS if column not in there]
+    empty += [
+        column for column in _OF_USED if column in there and used[column].null_count()
+    ]
     if empty or not ids:
         raise UserError(
             f"The run {str(run.path)!r} has states of items of {name!r} that lack {', '.join(empty) or 'everything'}; "
