@@ -359,8 +359,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
     try:
         record = read_json(path / MANIFEST)
     except FileNotFoundError:
+        how = f": {rerun_command(path)}" if is_run(path) else "."
         raise UserError(
-            f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first."
+            f"{str(path)!r} is not a finished run (no manifest.json); run it to its end first{how}"
         ) from None
     except (OSError, ValueError):
         raise Damaged(

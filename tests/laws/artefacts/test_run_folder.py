@@ -112,6 +112,9 @@ def test_results_that_were_stopped_on_their_way_are_known_and_replaced(
         with pytest.raises(KeyboardInterrupt):
             finish(path, middle, "middle")
     assert (path / "manifest.json").exists() == (moment == "sync_tree" and not first)
+    if not (path / "manifest.json").exists():
+        with pytest.raises(UserError, match=r"to its end first: anchorscope run .*--o"):
+            read_manifest(path)
     told = finish(path, again or middle, "again")
     assert told == []
     new = again or middle
