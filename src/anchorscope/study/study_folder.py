@@ -55,6 +55,7 @@ _MACHINE = {
     "evidence_items": None,
     "batch_tokens": None,
     "threads": None,
+    "random_cuts": None,
 }
 """Options that a run settles itself where the study leaves them open, with the value that leaves them so."""
 

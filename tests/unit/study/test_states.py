@@ -63,6 +63,31 @@ def test_states_come_from_the_folders(folder: Path) -> None:
     assert states(study_in(folder), folder) == states(study(), folder)
 
 
+@pytest.mark.parametrize(
+    "settled",
+    [
+        {"random_cuts": 5},
+        {"threads": 2},
+        {"batch_tokens": 4096},
+        {"device": "cuda:0"},
+        {"dtype": "bfloat16"},
+    ],
+)
+def test_what_a_run_settled_itself_is_as_the_study_wants_it(
+    tmp_path: Path, settled: dict[str, Any]
+) -> None:
+    """Studies leave these options open; a run that had to choose is not one with other options."""
+    out = tmp_path / "out"
+    with open_study(out, study(), tmp_path / "study.toml") as opened:
+        findings = model_findings("a", datasets=("popqa",))
+        write_run(
+            opened.run("a"),
+            findings,
+            **{"model": "owner/a", "dtype": "auto", **settled},
+        )
+    assert states(study(), out)["a"] == "done"
+
+
 def test_a_run_at_work_is_told_by_its_lock_which_a_look_does_not_take(
     folder: Path,
 ) -> None:
