@@ -140,7 +140,8 @@ def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(
     )
     quick(recipe, tmp_path / "run", choice=choose(workers=1), warm=warm)
     assert tables_of(tmp_path / "run") == small_run.tables
-    asked = {work.function.__name__ for work in warm.accelerated.asked}
+    functions = [work.function for work in warm.accelerated.asked]
+    asked = {getattr(given, "func", given).__name__ for given in functions}
     assert {
         "search_chunks",
         "refit_logits",

@@ -9,8 +9,14 @@ const ITEM_COLUMNS = [
   { key: "score", title: "score, %", about: "What the probe at l* gives “true”", digits: 0 },
   { key: "confidence", title: "confidence, %", about: "The model's own, per token of the answer", digits: 0 },
   { key: "had", title: "evidence", about: "The item's evidence, over the band of layers", digits: 2 },
-  { key: "lost", title: "needs key words", about: "The part of the item's evidence that falls when the key words are hidden", digits: 2 },
-  { key: "pathway", title: "pathway", about: "By the paper's rule: does the verdict flip when the key words are hidden?", words: true, show: (items, i) => items.pathway[i] || "–" },
+  { key: "lost", title: "needs key words", about: "What of it falls when the key words are hidden", digits: 2 },
+  {
+    key: "pathway",
+    title: "pathway",
+    about: "By the paper's rule: does the verdict flip when the key words are hidden?",
+    words: true,
+    show: (items, i) => items.pathway[i] || "–",
+  },
 ];
 const ITEM_STATUS = {
   unbalanced: "there are more answers of its kind than of the other, and those in use were drawn",
@@ -154,7 +160,8 @@ function itemTable(node, items) {
     element("div", { class: "control search" }, element("label", { for: "item-search" }, "search"), search),
     Object.values(filters).map((filter) => filter.node));
   const note = "Key words are the darker, the more of the item's evidence falls when they are hidden (needs key "
-    + "words / evidence, means over the band of layers; single items are noisy). Every number of an item: anchorscope show RUN ITEM.";
+    + "words / evidence, means over the band of layers; single items are noisy). Every number of an item: "
+    + "anchorscope show RUN ITEM.";
   node.replaceChildren(form, element("div", { class: "pager" }, count, back, on),
     element("div", { class: "scroll" }, table), element("p", { class: "note" }, note));
   scrollWatcher.observe(table.parentNode);
