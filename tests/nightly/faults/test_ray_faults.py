@@ -277,7 +277,7 @@ def test_a_driver_that_is_killed_leaves_nothing_and_resumes(
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as driver:
-        assert wait_until(lambda: any(out.glob("work/states-*/*")), 240), (
+        assert wait_until(lambda: any(out.glob("work/states.*/*")), 240), (
             "states are on their way"
         )
         assert len(marked(mark)) > 3, "the driver, Ray and its workers"
@@ -293,7 +293,7 @@ def test_a_driver_that_is_killed_leaves_nothing_and_resumes(
         timeout=300,
     )
     assert tables_of(out) == small_run.tables
-    assert not list(out.glob("work/states-*"))
+    assert not list(out.glob("work/states.*"))
     assert wait_until(lambda: not marked(mark) and not marked(again), 120), (
         "and so does Ray"
     )

@@ -75,7 +75,7 @@ def test_two_workers_give_the_bytes_of_one_process(
     workers = manifest["workers"]
     assert (workers["executor"], workers["workers"]) == ("ray", 2)
     assert workers["states_bytes"] > 100_000
-    assert not list((tmp_path / "run" / "work").glob("states-*")), (
+    assert not list((tmp_path / "run" / "work").glob("states.*")), (
         "files of states are removed"
     )
     assert workers["done"] > 50
