@@ -151,7 +151,7 @@ def test_bundles_say_what_was_measured(detected: Detection) -> None:
         }
         reached = [one for one in found.thresholds if one.probability is not None]
         warned = any(
-            f"{name} accepts no answer at any of its risks" in text
+            f"{name} calls no answer true at any of its risks" in text
             for text in detected.manifest["warnings"]
         )
         assert warned == (not reached), name

@@ -234,7 +234,12 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
         return
     saved, recommended = manifest["saved"], manifest["recommended"]
     rows = [
-        ("saved detector", "AUROC (95 % interval)", "accepted at risk", "extra passes")
+        (
+            "saved detector",
+            "AUROC (95% interval, each alone)",
+            "called true at risk",
+            "extra passes",
+        )
     ]
     for name in sorted(saved, key=lambda name: name != recommended):
         areas = [
@@ -252,9 +257,9 @@ def _show_detection(made: "Detection", quiet: bool, as_json: bool) -> None:
             )
         )
     say(f"\n{manifest['answer']}")
-    say(f"{manifest['trust']}\n")
+    say(manifest["trust"] + "\n")
     print_rows(rows if len(rows) > 1 else [("no detector was saved",)])
-    say(f"\nreport: {made.path / 'report.html'}")
+    say(f"report: {made.path / 'report.html'}")
     if made.recommended is not None:
         say(
             f'score with it: anchorscope score --detector {shlex.quote(str(made.recommended))} "QUESTION"'

@@ -603,7 +603,7 @@ class _Job:
         ):
             risks = ", ".join(f"{threshold.risk:.0%}" for threshold in made.thresholds)
             self.warnings.append(
-                f"{made.name} accepts no answer at any of its risks ({risks}): it can only rank answers; ask more "
+                f"{made.name} calls no answer true at any of its risks ({risks}): it can only rank answers; ask more "
                 f"questions (--limit), or name a higher --risk"
             )
         return {

@@ -272,7 +272,7 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
             if start is None
             else f"{threshold.coverage:.0%}, from probability {start:.3f} on"
         )
-        rows.append((f"accepted, at most {threshold.risk:.0%} wrong", accepted))
+        rows.append((f"called true, at most {threshold.risk:.0%} wrong", accepted))
     rows.append(("" if card.quality else "nothing was measured",))
     rows += [(row.metric, _describe_quality(row)) for row in card.quality]
     return rows

@@ -286,7 +286,7 @@ def test_the_card_of_an_older_bundle_says_data_and_thresholds_plainly(
     rows = card_rows(tmp_path / "auto")
     assert ("what it is", DETECTORS["auto"].about) in rows
     assert ("trained on", "308 answers (mine: …)") in rows
-    accepted = [row for row in rows if row[0].startswith("accepted")]
+    accepted = [row for row in rows if row[0].startswith("called true")]
     assert accepted == [
-        ("accepted, at most 27% wrong", "29%, from probability 0.669 on")
+        ("called true, at most 27% wrong", "29%, from probability 0.669 on")
     ]

@@ -75,7 +75,7 @@ def test_one_command_gives_a_card_and_a_bundle_and_the_second_time_nothing_is_do
     whole = ("fit", "--model", model, "--dataset", answers, "--out", out, *FAST)
     result = invoke(*whole)
     assert result.exit_code == 0, result.stderr
-    assert "AUROC (95 % interval)" in result.stdout
+    assert "AUROC (95% interval, each alone)" in result.stdout
     made = story.Detection(out / "detectors")
     assert set(made.detectors["detector"]) == set(ONE_PASS)
     for name, saved in made.manifest["saved"].items():
