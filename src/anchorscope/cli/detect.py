@@ -473,16 +473,17 @@ def _describe_use(use: dict[str, Any]) -> str:
 def _describe_verdicts(scored: "Scored") -> str:
     """From which probabilities on an answer is called what."""
     limits = scored.trained.verdict_limits(scored.risk)
+    name = f"verdicts of {scored.trained.name}"
     is_false = f'"false" up to {limits.false_to:.0%}'
     if limits.true_from > 1:
-        return f'verdicts: {is_false}, none is "true", all others are "unsure"'
+        return f'{name}: {is_false}, none is "true", all others are "unsure"'
     is_true = f'"true" from {limits.true_from:.0%} on'
     promise = (
         ""
         if scored.risk is None
         else f" (at most {scored.risk:.0%} of these are wrong)"
     )
-    return f'verdicts: {is_true}{promise}, {is_false}, "unsure" between'
+    return f'{name}: {is_true}{promise}, {is_false}, "unsure" between'
 
 
 def _show_scores(scored: "Scored") -> None:
