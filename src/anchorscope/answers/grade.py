@@ -16,6 +16,7 @@ from anchorscope.answers.grade_names import (
     WORDS,
     ParsedQuestion,
     alias_readings,
+    is_in_region,
     longer_names,
     numerals,
     ordinal_value,
@@ -218,6 +219,9 @@ def _matches_alias(parsed: ParsedAnswer, alias: str, asked: ParsedQuestion) -> b
     numeric = _compare_numbers(parsed, alias, wanted, asked)
     if numeric is not None:
         return numeric
+    in_region = is_in_region(parsed.text, wanted)
+    if in_region is not None and WORDS["negations"].isdisjoint(parsed.words):
+        return in_region
     if wanted == parsed.whole:
         return not asked.is_repeated(wanted, parsed.words)
     if not short and _contains(parsed, alias):
@@ -248,10 +252,13 @@ def _compare_numbers(
     if span and span.groups() in _YEARS.findall(parsed.text):
         return not denies(parsed, wanted[:1])
     dates = as_date(alias)
-    if any(given.gives(date) for given in dates_in(parsed.text) for date in dates):
+    given_dates = dates_in(parsed.text)
+    if any(given.gives(date) for given in given_dates for date in dates):
         return not denies(parsed, wanted) and not any(
-            only_in_a_span(parsed.text, date) for date in dates
+            only_beside(parsed.text, date) for date in dates
         )
+    if any(given.is_in_another_era(date) for given in given_dates for date in dates):
+        return False
     if any(date.month is not None or (date.year or 0) < 0 for date in dates):
         return None
     silent = WORDS["fillers"] | asked.words
@@ -293,7 +300,7 @@ def numbers_in(text: str) -> Numbers:
         text = text.replace(symbol, f" {name} ")
     text = re.sub(r"\bper\s+cent\b", "percent", text, flags=re.I)
     text = re.sub(
-        r"(?<=[0-9])(?=(?:km|cm|mm|m|kg|g|ft|in|mi|lbs?|hrs?|mph|kph)\b)",
+        r"(?<=[0-9])(?=(?:km|cm|mm|m|kg|g|ft|in|mi|lbs?|h|hrs?|mph|kph)\b)",
         " ",
         text,
         flags=re.I,
@@ -380,6 +387,7 @@ _NUMERIC = re.compile(
 _YEARS = re.compile(
     r"(?<![\w-])([0-9]{4})\s*(?:-|–|—|to|until|till|and)\s*([0-9]{4})(?![\w-])", re.I
 )
+_BEFORE_OR_AFTER = re.compile(r"\b(?:before|after)\s+[0-9]{4}\b", re.I)
 
 
 class Date(NamedTuple):
@@ -394,6 +402,10 @@ class Date(NamedTuple):
         return all(
             part is None or part == own for part, own in zip(wanted, self, strict=True)
         )
+
+    def is_in_another_era(self, wanted: "Date") -> bool:
+        """1200 BC, where 1200 is wanted."""
+        return bool(wanted.year) and self.year == -(wanted.year or 0)
 
 
 def _write_out_dates(text: str) -> list[str]:
@@ -497,8 +509,9 @@ def as_date(text: str) -> list[Date]:
     return whole
 
 
-def only_in_a_span(text: str, date: Date) -> bool:
-    """Whether the text gives a year only as an end of a span of years."""
+def only_beside(text: str, date: Date) -> bool:
+    """Whether the text gives a year only as an end of a span of years, or as one before or after the right one."""
     if date.month is not None or not any(given.gives(date) for given in dates_in(text)):
         return False
-    return not any(given.gives(date) for given in dates_in(_YEARS.sub(" ", text)))
+    rest = _BEFORE_OR_AFTER.sub(" ", _YEARS.sub(" ", text))
+    return not any(given.gives(date) for given in dates_in(rest))

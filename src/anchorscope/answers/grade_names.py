@@ -52,11 +52,15 @@ def _names(line: str) -> frozenset[tuple[str, ...]]:
 
 PLACES: list[frozenset[tuple[str, ...]]] = []
 """States, provinces and countries, each with its code and names."""
-_STATES: set[tuple[str, ...]] = set()
+_REGIONS: set[tuple[str, ...]] = set()
+"""Codes and names of parts of a country."""
+_STATES = set(_names(LISTS["phrases"]["other_places"]))
 """Names of countries and large parts of them, of which none holds another as its part."""
 for _kind, _codes in _table("places.toml").items():
     for _code, _line in _codes.items():
         PLACES.append(_names(f"{_code}|{_line}"))
+        if _kind != "countries":
+            _REGIONS |= PLACES[-1]
         if _kind not in ("provinces_ca", "states_au"):
             _STATES |= _names(_line)
 _NAMESAKES = _names(LISTS["phrases"]["namesakes"])
@@ -118,6 +122,8 @@ def readings(own: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     if not any(map(_may_be_numeral, plain)):
         return (plain,)
     ordinals, counts = numerals(plain, "th"), numerals(plain, "")
+    if len(ordinals) < len(plain):  # "twenty fifth" does not hold "fifth"
+        plain = ordinals
     return (plain,) if plain == ordinals == counts else (plain, ordinals, counts)
 
 
@@ -416,12 +422,22 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
     if comma and "," not in tail and not re.search(r"[0-9;&]|\band\b", bare):
         texts += [head, f"{tail} {head}"]
     candidates = [form for text in texts for form in readings(words(text))]
+    candidates += [moved for form in candidates for moved in _moved_ordinal(form)]
     return tuple(form for form in dict.fromkeys(candidates) if sum(map(len, form)) > 2)
 
 
+def _moved_ordinal(form: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """ "Second World War" for "World War II", and the other way round."""
+    if len(form) > 1 and ordinal_value(form[-1]):
+        yield (form[-1], *form[:-1])
+    if len(form) > 1 and ordinal_value(form[0]):
+        yield (*form[1:], form[0])
+
+
 def _without_honorifics(name: Sequence[str]) -> tuple[str, ...]:
+    """A name without its titles; the "DR" of "DR Congo" is none."""
     rest = tuple(name)
-    while len(rest) > 1 and rest[0] in WORDS["titles"]:
+    while len(rest) > 1 and rest[0] in WORDS["titles"] and rest not in _STATES:
         rest = rest[1:]
     return rest
 
@@ -477,10 +493,7 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
         or not _looks_like_a_person(alias)
     ):
         return False
-    if (
-        len(given[-1]) < _SHORTEST_SURNAME
-        or (roman_value(given[-1]) or _HIGHEST_REGNAL) < _HIGHEST_REGNAL
-    ):
+    if len(given[-1]) < _SHORTEST_SURNAME or _is_regnal(given[-1]):
         return False
     if len(given) < len(accepted) and accepted[-len(given) :] == given:
         return not _is_namesake(given, accepted)
@@ -492,6 +505,10 @@ def same_person(answer: str, core: Sequence[str], alias: str) -> bool:
         and not _is_namesake(given[index:], accepted)
         for index in range(len(given) - 1)
     )
+
+
+def _is_regnal(word: str) -> bool:
+    return (roman_value(word) or _HIGHEST_REGNAL) < _HIGHEST_REGNAL
 
 
 def _is_namesake(given: tuple[str, ...], accepted: tuple[str, ...]) -> bool:
@@ -557,12 +574,20 @@ def _are_two_names(given: str, accepted: str) -> bool:
 
 
 def _is_acronym(short: Sequence[str], long: Sequence[str]) -> bool:
-    """Whether a word consists of the others' initials: "NBA", also without "of" and "the"."""
+    """Whether a word consists of the others' initials and numerals: "NBA", also without "of" and "the"; "WWII"."""
     letters = "".join(short)
-    if len(short) > 1 or len(letters) < _SHORTEST_ACRONYM or not letters.isalpha():
+    if len(short) > 1 or len(letters) < _SHORTEST_ACRONYM or not letters[0].isalpha():
         return False
-    major = [word for word in long if word not in ("of", "and", "for", "in", "to")]
-    return letters in ("".join(w[0] for w in long), "".join(w[0] for w in major))
+    initials = [
+        word if word[0].isdigit() or _is_regnal(word) else word[0] for word in long
+    ]
+    minor = ("of", "and", "for", "in", "to")
+    major = [
+        initial
+        for word, initial in zip(long, initials, strict=True)
+        if word not in minor
+    ]
+    return letters in ("".join(initials), "".join(major))
 
 
 def _plural(core: Sequence[str], form: Sequence[str]) -> bool:
@@ -609,7 +634,7 @@ def same_name(
             return True
     return (
         ("and" in core and _parts(answer) == _parts(alias))
-        or _same_place(answer, alias)
+        or _same_place(answer, core, alias)
         or question.chooses(words(alias), core)
         or (
             question.asks_person
@@ -628,13 +653,23 @@ def _known_forms(alias: str, question: ParsedQuestion) -> Iterator[tuple[str, ..
                 yield other
 
 
-def _same_place(answer: str, alias: str) -> bool:
+def _same_place(answer: str, core: tuple[str, ...], alias: str) -> bool:
     """Whether "Madison, WI" is "Madison, Wisconsin", or "Holland" the Netherlands; a code alone says nothing."""
     town, _, given = answer.rpartition(",")
     wanted_town, _, wanted = alias.rpartition(",")
-    place = {words(given), words(wanted)}
+    name = core if core in _STATES else words(given)
     return (
-        (bool(town) or len(given) > 2)
+        (bool(town) or len(given) > 2 or name in _STATES)
         and words(town) == words(wanted_town)
-        and any(map(place.issubset, PLACES))
+        and any(map({name, words(wanted)}.issubset, PLACES))
     )
+
+
+def is_in_region(answer: str, wanted: tuple[str, ...]) -> bool | None:
+    """Whether "Chicago, IL" is in the accepted state or province; None if the answer is no town with another one."""
+    if "," not in answer or wanted not in _REGIONS:
+        return None
+    parts = [words(part) for part in answer.split(",")]
+    if wanted in parts or parts[-1] not in _REGIONS:
+        return None
+    return any(map({wanted, parts[-1]}.issubset, PLACES))
