@@ -169,6 +169,7 @@ def counts_frame(
                 "dataset": dataset,
                 "read": sample.read,
                 "bad": sample.bad,
+                "empty_rows": sample.empty_rows,
                 "repeated": sample.repeated,
                 "few_shot": sample.few_shot,
                 "yes_no": sample.yes_no,

@@ -43,6 +43,7 @@ from anchorscope.plugins import installed
 from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.run_page import write_all
+from anchorscope.spans.question_spans import RULES
 from anchorscope.steps.job import DatasetRun, Job
 
 _PARQUET = (
@@ -444,16 +445,15 @@ def _describe_labels(dataset: DatasetResult) -> str:
 
 def _describe_exact_tokens(results: Sequence[DatasetResult]) -> str:
     """How many questions' key words were found in which way."""
-    names = {"own": "your spans", "metadata": "the dataset's words", "rules": "rules"}
     totals = {
         name: sum(
             int(dataset.tables["counts"][f"words_by_{name}"].sum())
             for dataset in results
         )
-        for name in names
+        for name in RULES
     }
     return ", ".join(
-        f"{count:,} questions by {names[name]}"
+        f"{count:,} questions by {RULES[name]}"
         for name, count in totals.items()
         if count
     )

@@ -106,7 +106,11 @@ class ScreenProgress(Progress):
         )
 
     def plan(self, steps: Sequence[PlannedStep]) -> None:
-        """The job's steps; a later plan replaces this one, and what was made since the first still counts."""
+        """The job's steps; a later plan replaces this one, and what was made since the first still counts.
+
+        An empty plan ends the job: what comes has neither a number nor a dataset.
+        """
+        self._dataset = ""
         self._steps = {step.name: step for step in steps}
         self._seconds = {
             step.name: step.seconds for step in steps if step.seconds is not None
@@ -143,6 +147,8 @@ class ScreenProgress(Progress):
     def left(self) -> str:
         """`about 2 min left`; `at least` if some steps have no usual cost; empty while a speed is unknown."""
         remaining = self._remaining()
+        if not remaining:
+            return ""
         made = [self._steps[name] for name in self._seconds if self._steps[name].cost]
         costed, seconds = (
             [step for step in remaining if step.cost is not None],
@@ -219,7 +225,8 @@ class ScreenProgress(Progress):
 
     def _line(self) -> str:
         percent = 100 * self._done // self._total if self._total else 100
-        return f"{self._title}  {self._done}/{self._total}  {percent} %"
+        dataset = f"{self._dataset}: " if self._dataset else ""
+        return f"{dataset}{self._title}  {self._done}/{self._total}  {percent}%"
 
 
 def card_text(card: "AnswerCard", width: int) -> Text:

@@ -12,7 +12,7 @@ from click.testing import Result
 
 from anchorscope.catalogue import DETECTORS
 from anchorscope.detecting import detect as story
-from anchorscope.detecting.detect import BUNDLES, Detection
+from anchorscope.detecting.detect import BUNDLES, Detection, DetectOptions, _command
 from anchorscope.detectors.bundle import read_bundle
 from anchorscope.detectors.bundle_files import bundle_files
 from anchorscope.detectors.evaluation import COMPARED
@@ -81,6 +81,15 @@ def test_the_detector_that_the_answer_names_is_the_recommended_one(
     assert detected.recommended == (
         detected.path / "bundles" / name if name in BUNDLES else None
     )
+
+
+def test_the_command_that_repeats_it_works_where_it_was_made() -> None:
+    runs = [Path("runs/a"), Path("/home/runs/b")]
+    options = DetectOptions(detectors=("probe",))
+    words = "anchorscope detect runs/a --detectors probe"
+    assert _command(runs[:1], Path("runs/a/detectors"), options) == words
+    both = "anchorscope detect runs/a b --out runs/ab"
+    assert _command(runs, Path("runs/ab"), DetectOptions()) == both
 
 
 def test_every_detector_has_every_metric_with_an_interval(detected: Detection) -> None:

@@ -67,7 +67,7 @@ def _run(folder: Path) -> Path:
 
 def _compare(folder: Path) -> Path:
     runs = (
-        model_findings("Small"),
+        with_shares(model_findings("SmolLM2-135M-Instruct (demo)")),
         model_findings("Large", layers=16, depth=-70.0, parameters=10**9),
     )
     comparison.write_comparison(comparison.Compared(runs), folder, Silent())

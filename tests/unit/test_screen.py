@@ -93,9 +93,13 @@ def test_a_step_says_whose_it_is_where_there_are_several_datasets() -> None:
     job.done("a b/answers")
     job.begin("c/answers")
     assert job.step() == "step 2 of 3 (c)"
+    job.seconds_of_part = 20.0
+    assert job._line().startswith("c: "), "the line that stays says it, too"
     job.done("c/answers")
     job.begin("report")
     assert job.step() == "step 3 of 3"
+    job.plan(())
+    assert (job.step(), job.left(), job._dataset) == ("", "", "")
     alone = ScreenProgress(lambda: 0.0)
     alone.plan(PLAN)
     alone.begin("d/answers")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from anchorscope.cli.detect import _describe_chance
 from anchorscope.detectors.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[2]
@@ -48,3 +49,13 @@ def test_no_page_uses_another_word(folder: str) -> None:
         for path in pages
     }
     assert not {path: words for path, words in found.items() if words}
+
+
+def test_no_probability_is_told_as_certain() -> None:
+    told = [_describe_chance(one) for one in (0.0, 3e-6, 0.012, 0.62, 0.994, 1.0)]
+    shown = ["<1% true", "<1% true", "1% true", "62% true", ">99% true", ">99% true"]
+    assert told == shown
+    page = ROOT / "src/anchorscope/serve/page"
+    for script in ("page_verdict.js", "page_words.js"):
+        text = (page / script).read_text(encoding="utf-8")
+        assert not re.search(r"percent\((probability|clean|after)\)", text)

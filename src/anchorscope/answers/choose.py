@@ -29,11 +29,12 @@ class QuestionSample:
     questions: list[Question]
     read: int
     bad: int
-    """Unusable rows, empty ones among them; a question without any word has no key words to cut."""
+    """Unusable rows; a question without any word has no key words to cut."""
     repeated: int
     few_shot: int
     """Left out because the prompt's examples are about them."""
     yes_no: int = 0
+    empty_rows: int = 0
 
 
 def is_yes_no(question: Question) -> bool:
@@ -72,7 +73,8 @@ def choose_questions(
             question for _, _, question in sorted(sample, key=lambda entry: entry[1])
         ],
         read=reading.rows,
-        bad=reading.bad + reading.empty + left_out["wordless"],
+        bad=reading.bad + left_out["wordless"],
+        empty_rows=reading.empty,
         repeated=left_out["repeated"],
         few_shot=left_out["few-shot"],
         yes_no=left_out["yes/no"],

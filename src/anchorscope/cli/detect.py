@@ -65,9 +65,9 @@ EXAMPLES = {
     "fit": (
         (
             "a detector for your model and your questions",
-            "anchorscope fit --model OWNER/NAME --dataset questions.csv",
+            "anchorscope fit --model OWNER/NAME --dataset questions.csv --out runs/mine",
         ),
-        ("score with it", 'anchorscope score --detector runs/d "Who wrote Emma?"'),
+        ("score with it", 'anchorscope score --detector runs/mine "Who wrote Emma?"'),
     ),
     "detect": (
         ("every detector, compared on a finished run", "anchorscope detect runs/demo"),
@@ -137,7 +137,7 @@ _BUNDLES_HELP = (
 )
 _RISK_HELP = (
     "Shares of false answers among the accepted ones that saved detectors have thresholds for; the first leads. Where "
-    "not given, the leading one accepts the best 30 % of the training answers, at the risk measured on them."
+    "not given, the leading one accepts the best 30% of the training answers, at the risk measured on them."
 )
 _FOLDS_HELP, _SEEDS_HELP = (
     "Outer folds.",
@@ -457,6 +457,13 @@ def score(
         say(f"warning: {scored.bad_rows:,} bad or empty rows were left out", quiet)
 
 
+def _describe_chance(probability: float) -> str:
+    """62% true; an end of the scale is never claimed."""
+    within = min(max(probability, 0.01), 0.99)
+    sign = "<" if probability < within else ">" if probability > within else ""
+    return f"{sign}{within:.0%} true"
+
+
 def _describe_use(use: dict[str, Any]) -> str:
     """How much of an answer's probability goes with its passages, how probably it follows them, and which one."""
     if use["context_used"] is None:
@@ -498,7 +505,7 @@ def _show_scores(scored: "Scored") -> None:
                 row.verdict,
                 ""
                 if row.truth_probability is None
-                else f"{row.truth_probability:.0%} true",
+                else _describe_chance(row.truth_probability),
                 f"{short(row.question, _LONG)} → {short(row.answer, _LONG) or 'nothing'}",
                 _describe_use(scored.uses[index]) if scored.uses else "",
                 harmless(
@@ -511,11 +518,6 @@ def _show_scores(scored: "Scored") -> None:
     say(_describe_verdicts(scored))
     for text in shared:
         say(f"warning: {text}")
-    if scored.uses and scored.trained.context_use is None:
-        say(
-            "this detector was not trained on answers that follow a passage: its probability does not count one as a "
-            "reason"
-        )
     if n > 1:
         counts = Counter(row.verdict for row in scored.scores)
         verdicts = ", ".join(

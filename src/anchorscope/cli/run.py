@@ -273,7 +273,11 @@ def _render_item(
         token["text"].join(brackets[token["exact"]])
         for token in item["tokens"][from_token:]
     )
-    about = f"E_Q by {item['rule']}; {dataset['shared']} shared and {item['own']} own tokens"
+    from anchorscope.spans.question_spans import (
+        RULES,
+    )  # only here: help has to come at once
+
+    about = f"key words by {RULES[item['rule']]}; {dataset['shared']} shared and {item['own']} own tokens"
     spans = [f"{name} tokens {start}–{end - 1}" for name, start, end in item["sources"]]
     has_sources = any(
         name not in ("question", "answer") for name, _, _ in item["sources"]

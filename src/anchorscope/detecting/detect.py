@@ -384,6 +384,7 @@ def detect(
                 and damage(folder_path, only_hashes(made.manifest["sha256"])) is None
             ):
                 return made
+    listener.plan(())
     listener.start("read states", 1)
     sources = read_runs(opened, (*chosen.wanted, *BUNDLES), device)
     listener.advance(1)
@@ -406,7 +407,8 @@ def detect(
         context = DetectionContext(
             model,
             {source.data.name: source.about for source in sources},
-            f"runs {', '.join(path.name for path in paths)}; fold seeds {chosen.seeds}; "
+            f"run{'s' * (len(paths) > 1)} {', '.join(path.name for path in paths)}; "
+            f"{chosen.seeds} fold seed{'s' * (chosen.seeds > 1)}; "
             f"{time.monotonic() - began:.0f} s",
             command,
             {name: record["path"] for name, record in saved.items()},
@@ -456,14 +458,12 @@ def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
-    """What repeats it: every option that was set, and the folders by their names, which say nothing of the machine."""
-    command = [
-        "anchorscope",
-        "detect",
-        *(path.name for path in paths),
-        "--out",
-        out.name,
-    ]
+    """What repeats it from where it was made: every option that was set; of whole paths the name alone, which says
+    nothing of the machine."""
+    named = [path.name if path.is_absolute() else str(path) for path in (*paths, out)]
+    command = ["anchorscope", "detect", *named[:-1]]
+    if out != paths[0] / "detectors":
+        command += ["--out", named[-1]]
     for option in fields(options):
         value = getattr(options, option.name)
         if value != option.default and option.name != "fresh":

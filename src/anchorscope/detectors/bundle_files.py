@@ -256,7 +256,7 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
             "model",
             f"{setting.model} ({setting.source}), {setting.n_layers} layers, {setting.dtype}",
         ),
-        ("reads", f"{setting.position}, {setting.template.kind} prompt"),
+        ("reads", f"{setting.position} token, {setting.template.kind} prompt"),
         ("trained on", training_data(card.data)),
         *(("tried on", name) for name in card.shifts),
         *(("limit", limit) for limit in card.limits),
@@ -265,7 +265,7 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
         ("",),
     ]
     stated = [Threshold(**vars(threshold)) for threshold in bundle.thresholds]
-    for threshold in without_dominated(stated):
+    for threshold in sorted(without_dominated(stated), key=lambda each: each.risk):
         start = threshold.probability
         accepted = (
             "nothing"
@@ -274,8 +274,25 @@ def card_rows(folder: str | Path) -> list[tuple[str, ...]]:
         )
         rows.append((f"called true, at most {threshold.risk:.0%} wrong", accepted))
     rows.append(("" if card.quality else "nothing was measured",))
-    rows += [(row.metric, _describe_quality(row)) for row in card.quality]
+    rows += [
+        (_METRICS.get(row.metric, row.metric), _describe_quality(row))
+        for row in card.quality
+    ]
     return rows
+
+
+_METRICS = {
+    "auroc": "AUROC",
+    "auprc": "AUPRC of false answers",
+    "brier": "Brier score",
+    "ece": "calibration error (ECE)",
+    "e-aurc": "excess area under risk-coverage",
+    "prr": "prediction rejection ratio",
+    "auroc-spread": "AUROC, spread of fold seeds",
+    "accuracy@50": "true among the 50% it trusts most",
+    "accuracy@80": "true among the 80% it trusts most",
+    "accuracy@90": "true among the 90% it trusts most",
+}
 
 
 def _describe_quality(row: _Quality) -> str:

@@ -436,6 +436,10 @@ class Detector:
             warnings.append(
                 f"context: {length} tokens with the prompt, {longest} at most in training"
             )
+        if item.question.context and self.trained.context_use is None:
+            warnings.append(
+                "the detector was not trained on answers that follow a passage: to it a passage is no reason"
+            )
         return warnings
 
     def __repr__(self) -> str:

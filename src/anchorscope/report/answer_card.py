@@ -91,7 +91,7 @@ class Bar:
 
     @property
     def text(self) -> str:
-        """29% [20, 38] together, 20% question alone, 40% answer alone, 11% either."""
+        """29% [20, 38] together, 20% question alone, 40% answer alone, 11% either alone."""
         ends = (
             ""
             if self.low is None or self.high is None
@@ -110,7 +110,7 @@ SHORT_NAMES = {
     "together": "together",
     "question": "question alone",
     "answer": "answer alone",
-    "either": "either",
+    "either": "either alone",
 }
 """The parts in a legend."""
 
@@ -198,9 +198,9 @@ def answer_sentence(findings: Findings, readings: Sequence[Reading]) -> str:
         together = f"Hardly any ({together})"
     where = _named(findings, spoken, " ({})") if silent else ""
     sentences.append(
-        f"{together} of the probe's evidence{where} needs question and answer together; "
-        f"{_over(findings, spoken, NEEDS_QUESTION)} needs the question's key words, "
-        f"{_over(findings, spoken, NEEDS_QUESTION, 'random')} random words."
+        f"{together} of the probe's evidence{where} needs question and answer together; hiding "
+        f"the question's key words removes {_over(findings, spoken, NEEDS_QUESTION)}, "
+        f"hiding random words {_over(findings, spoken, NEEDS_QUESTION, 'random')}."
     )
     if unclear := [
         name for name, verdict in verdicts.items() if verdict == "inconclusive"

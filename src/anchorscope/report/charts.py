@@ -349,7 +349,7 @@ def _handles(
         thin = FEW_CLUSTERS | {"label": f"Thin: fewer than {FEWEST_GROUPS} clusters"}
         handles.append(Line2D([], [], color=INK, **thin))
     if has_layers:
-        handles.append(reference_handle("l* of a fold"))
+        handles.append(reference_handle("l* of each fold"))
     return handles
 
 

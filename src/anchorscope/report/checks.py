@@ -318,7 +318,7 @@ _RATIOS = {
     ),
     "share_floor_small": (
         "floor",
-        "Another site, nothing cut",
+        "State of another site",
         f"the clean state of another site {_LACKS}",
     ),
     "share_random_weights": (
@@ -328,7 +328,7 @@ _RATIOS = {
     ),
     "share_paraphrase_small": (
         "paraphrase",
-        "Paraphrased question, nothing cut",
+        "State of a paraphrased question",
         f"the clean state of a paraphrased question {_LACKS}",
     ),
 }
@@ -348,7 +348,7 @@ for _claim, (_cut, _topic, _clause) in _RATIOS.items():
 
 
 @_control(
-    "Displacement",
+    "Size of the shift",
     "the random cut moves the states {at least|less than} four fifths as far as the key words' cut",
 )
 def displacement_matched(subject: Subject) -> Measured | None:

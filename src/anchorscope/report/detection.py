@@ -410,8 +410,9 @@ def _calibrated(results: DetectionResults, detector: str) -> Iterator[Reading]:
     worst = max(errors, key=lambda where: errors[where].value)
     small = sum(ece.value <= CALIBRATED for ece in errors.values())
     numbers = (
-        f"expected calibration error at most {number(CALIBRATED, 2)} in {small} of {len(errors)} (datasets × "
-        f"prevalences); largest {estimate(errors[worst], DIGITS)}, {worst}"
+        f"the expected calibration error of {detector} is at most {number(CALIBRATED, 2)} in {small} of {len(errors)} "
+        f"tests (on each dataset, with balanced and with natural shares of true answers); "
+        f"largest {estimate(errors[worst], DIGITS)}, {worst}"
     )
     statement = f"the probabilities of {detector} are calibrated"
     verdict = all_of([below(ece, CALIBRATED) for ece in errors.values()])
@@ -447,7 +448,8 @@ def _permuted_labels(results: DetectionResults) -> Iterator[Reading]:
         "mean of permutations",
     )
     numbers = (
-        f"{near.sum()} of {rows.height} within {number(TOSSED, 2)} of 0.50; farthest {farthest['detector']} on "
+        f"{near.sum()} of {rows.height} AUROCs on permuted labels are within {number(TOSSED, 2)} of 0.50; "
+        f"farthest {farthest['detector']} on "
         f"{shown_dataset(farthest['train'])}, {estimate(area, DIGITS)}; mean of {count(area.n)} permutations, "
         f"intervals corrected for all {rows.height} (Bonferroni)"
     )
@@ -536,9 +538,7 @@ def detection_card(
     failed = permuted is not None and permuted.verdict == "no"
     sentence = _answer_sentence(results, chosen, failed)
     measured = [check for check in (permuted, calibrated) if check is not None]
-    reasons = [
-        f"{check.topic}: {check.numbers.partition(';')[0]}" for check in measured
-    ]
+    reasons = [check.numbers.partition(";")[0] for check in measured]
     reasons += [] if permuted else ["the control with permuted labels was not run"]
     passed = len(measured) == 2 and all(check.verdict == "yes" for check in measured)
     trust = Trust("no" if failed else "yes" if passed else "partly", "; ".join(reasons))
@@ -558,7 +558,7 @@ def _answer_sentence(
     elif away is not None:
         elsewhere = f"on other data {number(away.value, DIGITS)}"
     passes = passes_words(DETECTORS[chosen.detector].passes)
-    numbers = f"{chosen.detector} ({passes} per answer): AUROC {estimate(chosen.auroc, DIGITS)}; {elsewhere}"
+    numbers = f"{chosen.detector} ({passes} per answer): AUROC {number(chosen.auroc.value, DIGITS)}; {elsewhere}"
     if failed:
         return f"No detector is recommended: the permuted-label control failed. It would be {numbers}."
     return f"Use {numbers}. {decision_words(chosen)}"
@@ -580,7 +580,8 @@ def decision_words(chosen: Recommendation) -> str:
         price = f"{number(gain.needed, DIGITS)}, the price of its extra passes"
     if gain.detector == chosen.detector:
         return f"It gains {gained}: all of the interval lies above {price}."
-    none = f"None of {chosen.others} others" if chosen.others > 1 else "No other"
+    names = {1: "No other", 2: "Neither of the others"}
+    none = names.get(chosen.others, f"None of the {chosen.others} others")
     return (
         f"{none} is shown to gain more than its extra passes cost: {gain.detector} comes nearest with {gained}, and "
         f"not all of that interval lies above {price}."

@@ -299,7 +299,7 @@ def reserve_mark_space(axes: Axes, n_datasets: int) -> None:
     axes.set_ylim(low - (high - low) * share / (1 - share), high)
 
 
-def reference_handle(label: str = "Reference layer l* of a fold") -> Line2D:
+def reference_handle(label: str = "Reference layer l* of each fold") -> Line2D:
     """Legend entry of the reference layers."""
     return Line2D(
         [],

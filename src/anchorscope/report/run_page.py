@@ -106,9 +106,9 @@ _FURTHER = (
 _PARTS = (
     "The probe's evidence for the truth has four parts, which sum to 100%: what only question and answer together "
     "carry (the match: the only part that can be knowledge of the fact), what the question alone tells (hard topics), "
-    "what the answer alone tells (plausible strings, confidence), and what either tells. They are averaged over a band "
-    "of layers that is fixed before any share is computed: all layers whose AUC is within one standard error of the "
-    "best."
+    "what the answer alone tells (plausible strings, confidence), and what either of them tells by itself. They are "
+    "averaged over a band of layers that is fixed before any share is computed: all layers whose AUC is within one "
+    "standard error of the best."
 )
 _LINES = (
     "ΔP is the change of the true label's probability under the same cut, in percentage points. Solid, Q-Anchored: "

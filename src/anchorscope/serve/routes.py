@@ -406,10 +406,7 @@ class ChatRequest(Sources, AboutDetector):
         for name, allowed in _ONLY.items():
             if body.get(name) is not None and body[name] not in allowed:
                 only = " or ".join(map(to_json, allowed))
-                raise invalid_request(
-                    f"{name}: only {only} is possible here; any other value would change the answer.",
-                    name,
-                )
+                raise invalid_request(f"{name}: only {only} is supported here.", name)
         ignored = {*_ONLY, *_NOT_USED}
         return {name: value for name, value in body.items() if name not in ignored}
 

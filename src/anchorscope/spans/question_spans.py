@@ -259,6 +259,12 @@ def _bare(words: Sequence[Word]) -> PlainReading:
 
 
 Rule = Literal["own", "metadata", "rules"]
+RULES: dict[str, str] = {
+    "own": "your spans",
+    "metadata": "the dataset's words",
+    "rules": "rules",
+}
+"""How key words are found, in words."""
 
 
 @dataclass(frozen=True)

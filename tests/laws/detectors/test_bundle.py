@@ -279,6 +279,7 @@ def test_the_card_of_an_older_bundle_says_data_and_thresholds_plainly(
         card=replace(trained.card, data="a stack; trained on 308 answers (mine: …)"),
         thresholds=(
             Threshold(0.27, 0.1, 0.669, 0.29, 300),
+            Threshold(0.1, 0.1, None, 0.0, 300),
             Threshold(0.3, 0.1, None, 0.0, 300),
         ),
     )
@@ -288,5 +289,6 @@ def test_the_card_of_an_older_bundle_says_data_and_thresholds_plainly(
     assert ("trained on", "308 answers (mine: …)") in rows
     accepted = [row for row in rows if row[0].startswith("called true")]
     assert accepted == [
-        ("called true, at most 27% wrong", "29%, from probability 0.669 on")
+        ("called true, at most 10% wrong", "nothing"),
+        ("called true, at most 27% wrong", "29%, from probability 0.669 on"),
     ]

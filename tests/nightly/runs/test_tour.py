@@ -61,7 +61,7 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
     lines = "".join(part["text"] for part in outputs[8]).splitlines()
     assert lines == [
         "step 1 of 1: clean <states>  0/10",
-        "clean <states>  5/10  50 %  in 1 s",
+        "clean <states>  5/10  50%  in 1 s",
     ]
     (error,) = outputs[9]
     assert error["traceback"] == [

@@ -72,6 +72,7 @@ def test_the_card_says_what_the_bundle_does(bundle: Path, tmp_path: Path) -> Non
         "anchorscope 0.1.0",
         "called true, at most 20% wrong   70%, from probability 0.450 on",
         "called true, at most 5% wrong    nothing",
+        "AUROC  ",
         "0.712 [0.650, 0.770] a|b → popqa, balanced",
     ):
         assert text in result.stdout, text

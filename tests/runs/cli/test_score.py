@@ -87,6 +87,7 @@ def test_a_passage_gives_the_share_of_the_answer_that_needs_it(
     assert told.exit_code == 0, told.stderr
     items = json.loads(told.stdout)["items"]
     assert all(0 <= item["context_used"] <= 1 for item in items)
+    assert all("not trained on answers" in item["warnings"][-1] for item in items)
     assert pl.read_csv(out)["context_used"].to_list() == [
         item["context_used"] for item in items
     ]

@@ -105,6 +105,10 @@ def test_a_passage_and_thinking_are_read_and_the_answers_use_of_the_passage_is_t
         False,
     ]
     assert told[-1]["log_odds"] == pytest.approx(told[-2]["log_odds"], abs=CLOSE)
+    unaware = [
+        "not trained on answers that follow" in str(one["warnings"]) for one in told
+    ]
+    assert unaware == [bool(one.get("context")) for one in [*items, marked]]
 
 
 def test_every_route_takes_a_passage(

@@ -158,7 +158,7 @@ def test_an_empty_row_of_a_table_is_counted_and_no_mistake(
         sample = choose_questions(
             open_dataset(DatasetSpec("mine", tmp_path / "mine")), None, 0
         )
-        assert (sample.read, sample.bad) == (2 + empty, empty)
+        assert (sample.read, sample.bad, sample.empty_rows) == (2 + empty, 0, empty)
 
 
 def test_items_of_a_run_on_labels_alone_are_read_again(tmp_path: Path) -> None:

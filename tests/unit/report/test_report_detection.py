@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import polars as pl
@@ -91,7 +92,9 @@ def test_without_intervals_nothing_is_decided_and_nothing_breaks(tmp_path):
     assert sentence.startswith(
         "Use confidence (no extra pass per answer): AUROC 0.785;"
     )
-    assert "None of 8 others is shown to gain more than its extra passes" in sentence
+    assert (
+        "None of the 8 others is shown to gain more than its extra passes" in sentence
+    )
     json.dumps([one.record() for one in readings.values()], allow_nan=False)
 
 
@@ -138,7 +141,7 @@ def test_a_permuted_label_control_without_an_interval_fails_nothing(tmp_path):
         (
             dict.fromkeys(TRUTH, 0.8) | {"saplma": 0.812},
             "confidence",
-            "None of 8 others is shown to gain more than its extra passes cost: saplma comes nearest with "
+            "None of the 8 others is shown to gain more than its extra passes cost: saplma comes nearest with "
             "+0.012 [0.009, 0.015] over confidence (95% interval for 16 comparisons together), and not all of that "
             "interval lies above 0.010, the price of its extra passes.",
         ),
@@ -154,10 +157,28 @@ def test_of_those_that_gain_the_one_that_loses_least_on_other_data_is_chosen(tmp
     lost = dict.fromkeys(TRUTH, 0.1) | {"confidence": 0.0, "auto": 0.05}
     world = World(truth=changed(auto=0.85), lost=lost)
     sentence = asked(world, tmp_path)[2]
-    assert sentence.startswith("Use auto (1 extra pass per answer): AUROC 0.835 [")
+    assert sentence.startswith("Use auto (1 extra pass per answer): AUROC 0.835;")
     assert (
         "; on other data 0.000 [−0.006, 0.006] over confidence. It gains +" in sentence
     )
+
+
+def test_an_auroc_has_one_interval_that_of_its_row(tmp_path):
+    """A second, corrected one beside the same number reads as a contradiction."""
+    for world in (World(), World(truth=changed(auto=0.85)), World(tossed=0.53)):
+        assert not re.search(r"AUROC [0-9.]+ \[", asked(world, tmp_path)[2])
+
+
+def test_the_reasons_to_trust_are_sentences(tmp_path):
+    context = write_world(World(), tmp_path)
+    results = DetectionResults(tmp_path)
+    chosen = recommend(results.names, results.mean)
+    readings = read_detection(results, context, chosen)
+    trust = detection_card(results, readings, context, chosen).trust
+    assert trust is not None
+    for reason in trust.reason.split("; "):
+        assert re.search(r" (is|are) .*0\.05?", reason), reason
+        assert ":" not in reason
 
 
 def test_two_that_were_compared_are_no_comparisons_together(tmp_path):

@@ -6,6 +6,12 @@ function percent(share) {
   return `${shownNumber(100 * share, 0)}%`;
 }
 
+/** A probability of a detector: an end of the scale is never claimed. */
+function chance(probability) {
+  const within = Math.min(Math.max(probability, 0.01), 0.99);
+  return `${probability < within ? "<" : probability > within ? ">" : ""}${percent(within)}`;
+}
+
 /** The headline of a score is its verdict: true, unsure, false, out-of-range; with its tone. */
 function headline({ verdict }) {
   return [verdict, verdict === "out-of-range" ? "unsure" : verdict];
@@ -42,9 +48,8 @@ function usedWords({ context_used: used, context_probability: likely, passage })
   const rests = passage ? `; it rests on passage ${passage}` : "";
   const isMeasured = Number.isFinite(likely);
   const followed = isMeasured ? `; ${percent(likely)} likely to follow it` : "";
-  const unaware = isMeasured ? "" : " The detector was not trained on answers that follow a passage: its probability does not count one as a reason.";
   const share = `without the passage it would be ${percent(used)} less likely, per token${followed}${rests}`;
-  return `The model ${used < 0.1 ? "ignores" : "uses"} the passage: ${share}.${unaware}`;
+  return `The model ${used < 0.1 ? "ignores" : "uses"} the passage: ${share}.`;
 }
 
 /** verdictCard(title) returns {node, writing(text), show(answer, score, detector)}. */
@@ -70,7 +75,7 @@ function verdictCard(title) {
       const probability = score.truth_probability;
       write(answer, ...headline(score));
       if (Number.isFinite(probability)) {
-        number.textContent = `${percent(probability)} likely to be true`;
+        number.textContent = `${chance(probability)} likely to be true`;
         bar.hidden = false;
         bar.style.setProperty("--share", String(probability));
       }

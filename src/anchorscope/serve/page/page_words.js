@@ -84,14 +84,14 @@ function isUnknown(found, off) {
 /** The detector's probability with and without the words that are switched off. */
 function readingWords(found, off, chosen) {
   const { clean, random } = found.probability;
-  const start = `The detector gives “true” ${percent(clean)}.`;
+  const start = `The detector gives “true” ${chance(clean)}.`;
   const after = cutProbability(found, off, chosen);
   if (after === null) return start;
   const moved = (value) => `${signed(100 * (value - clean))} points`;
   const isAll = !off.length || isAllKeys(found, off);
   const mean = random.reduce((sum, value) => sum + value / random.length, 0);
   const control = isAll && random.length ? ` As many random words: ${moved(mean)}.` : "";
-  return `${start} Without ${isAll ? "the key words" : namedWords(found, off)} it gives ${percent(after)} (${moved(after)}).${control}`;
+  return `${start} Without ${isAll ? "the key words" : namedWords(found, off)} it gives ${chance(after)} (${moved(after)}).${control}`;
 }
 
 function signed(value) {
