@@ -15,6 +15,7 @@ Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+FileName = Annotated[str, Field(pattern=r"^[^/\x00]+$", max_length=200)]
 
 
 class Form(BaseModel):
@@ -164,7 +165,7 @@ class _Detection(Form):
     answer: str = ""
     trust: str = ""
     warnings: list[str] = []
-    saved: dict[str, _Saved] = {}
+    saved: dict[FileName, _Saved] = {}
     recommended: str | None = None
     command: str = ""
 
