@@ -44,8 +44,8 @@ class _Setting(Form):
     source: str
     fingerprint: str
     tokenizer: str
-    n_layers: Annotated[int, Field(ge=1)]
-    d_model: Annotated[int, Field(ge=1)]
+    n_layers: Annotated[int, Field(ge=1, le=100_000)]
+    d_model: Annotated[int, Field(ge=1, le=10_000_000)]
     dtype: str
     template: TemplateForm
     position: Annotated[str, Field(pattern=f"^({'|'.join(POSITIONS)})$")]
