@@ -135,23 +135,24 @@ def load(plugin: Plugin) -> Any:
     except BaseException as error:
         _let_user_stop(error)
         raise plugin.error(f"failed to import: {_format_error(error)}") from error
-    kind = _load_reference(KINDS[plugin.group].type)
-    if not isinstance(thing, kind):
-        raise plugin.error(
-            f"is a {type(thing).__name__} and must be a {kind.__name__} ({KINDS[plugin.group].type})"
-        )
-    if thing.name != plugin.name:
-        raise plugin.error(
-            f"is called {thing.name!r} by its object; both names must be the same"
-        )
     try:
-        broken = _LAWS[plugin.group](thing)
+        broken = _check_object(plugin, thing)
     except BaseException as error:
         _let_user_stop(error)
         raise plugin.error(f"failed its first check: {_format_error(error)}") from error
     if broken is not None:
         raise plugin.error(broken)
     return _wrap_functions(plugin, thing)
+
+
+def _check_object(plugin: Plugin, thing: Any) -> str | None:
+    """Why an object can't be used; None if it can."""
+    kind = _load_reference(KINDS[plugin.group].type)
+    if not isinstance(thing, kind):
+        return f"is a {type(thing).__name__} and must be a {kind.__name__} ({KINDS[plugin.group].type})"
+    if thing.name != plugin.name:
+        return f"is called {thing.name!r} by its object; both names must be the same"
+    return _LAWS[plugin.group](thing)
 
 
 def load_at(group: str, name: str, home: str) -> Any:
@@ -240,17 +241,23 @@ def _let_user_stop(error: BaseException) -> None:
 
     In a command the user's is a `Stopped`; elsewhere Python's own handler raises it.
     """
-    handler = signal.getsignal(signal.SIGINT)
-    if isinstance(error, KeyboardInterrupt) and (
-        type(error) is not KeyboardInterrupt or handler is signal.default_int_handler
-    ):
+    kind = type(error)
+    if kind is KeyboardInterrupt:
+        is_the_users = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    else:
+        is_ours = kind.__module__.startswith("anchorscope.")
+        is_the_users = is_ours and isinstance(error, KeyboardInterrupt)
+    if is_the_users:
         raise error
 
 
 def _format_error(error: BaseException) -> str:
     """An exception, and where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
-    text = (str(error).splitlines() or [""])[0].rstrip(".")
+    try:
+        text = (str(error).splitlines() or [""])[0].rstrip(".")
+    except BaseException:  # its text is a plug-in's code too
+        text = "its own text cannot be read"
     return (
         f"{type(error).__name__}: {text} ({Path(where.filename).name}:{where.lineno})"
     )

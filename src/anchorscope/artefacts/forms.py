@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 DETECTION_VERSION = 4
 """Of the folder that `anchorscope detect` writes; raised as `SCHEMA_VERSION` is."""
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
+FileName = Annotated[str, Field(pattern=r"^[^/\x00]+$", max_length=200)]
 
 
 class Form(BaseModel):
@@ -69,7 +70,7 @@ class _Index(_Steps):
 class _Model(Form):
     name: str
     source: str = ""
-    n_layers: Annotated[int, Field(ge=1)]
+    n_layers: Annotated[int, Field(ge=1, le=100_000)]
     d_model: Count = 0
     parameters: Count
     random_weights: bool
@@ -164,7 +165,7 @@ class _Detection(Form):
     answer: str = ""
     trust: str = ""
     warnings: list[str] = []
-    saved: dict[str, _Saved] = {}
+    saved: dict[FileName, _Saved] = {}
     recommended: str | None = None
     command: str = ""
 

@@ -11,6 +11,7 @@ import json
 import re
 import zipfile
 import zlib
+from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,9 +158,10 @@ _LOG_ENTRIES = (
     b"reductions.json",
 )
 _BESIDES = rb'(?:\s*"(?:Domain|VerifiedEval|Version)"\s*:[^,\[{]*,)*'  # TriviaQA's list is `Data` of an object
-_LIST_START = re.compile(
-    rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\[\s*(?:[\[{\]]|\Z)'
-)
+_LIST_HEAD = rb"\s*(?:\{" + _BESIDES + rb'\s*"Data"\s*:\s*)?\['
+_LIST_START = re.compile(_LIST_HEAD + rb"\s*(?:[\[{\]]|\Z)")
+_SPACES = re.compile(r"[ \t\r\n]*")
+_ENDS = tuple(" \t\r\n,]")
 _DELIMITERS = {"TSV": "\t", "CSV": ",", "CSV with semicolons": ";"}
 _HEAD, _FIRST_LINES = (
     1 << 16,
@@ -285,23 +287,107 @@ def _line_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
 
 
 def _list_rows(file: QuestionFile) -> Iterator[tuple[int, Row]]:
+    entries = enumerate(_entries(file), start=1)
     try:
-        content = json.loads(file.whole().decode("utf-8-sig"))
-        entries = content.get("Data") if isinstance(content, dict) else content
-        if not isinstance(entries, list):
-            raise ValueError("'Data' is given twice")
+        for number, entry in entries:
+            yield (
+                number,
+                entry
+                if isinstance(entry, dict)
+                else Unusable(f"not a JSON object: {shortened(entry)}"),
+            )
     except (ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:120]
         raise UserError(
             f"{file.name} is a broken or cut-off JSON list ({reason}). Fetch it again, or fix it."
         ) from None
-    for number, entry in enumerate(entries, start=1):
-        yield (
-            number,
-            entry
-            if isinstance(entry, dict)
-            else Unusable(f"not a JSON object: {shortened(entry)}"),
-        )
+
+
+def _entries(file: QuestionFile) -> Iterator[Any]:
+    """The entries of a list one by one: all of them take twenty times the memory of their text."""
+    text = _Text(file)
+    text.read()
+    start = re.match(_LIST_HEAD.decode(), text.held)
+    assert start is not None, "the format was recognised by it"
+    head = start.group()
+    text.at = start.end()
+    is_object = head.lstrip().startswith("{")
+    json.loads(head + "]}" if is_object else head + "]")
+    if text.next_letter() == "]":
+        text.at += 1
+    else:
+        yield text.value()
+        while text.next_letter() == ",":
+            text.at += 1
+            text.next_letter()
+            yield text.value()
+        if text.next_letter() != "]":
+            raise ValueError("Expecting ',' delimiter")
+        text.at += 1
+    while text.read():
+        text.check_length()
+    rest = text.held[text.at :]
+    if is_object and "Data" in json.loads('{"": 0' + rest):
+        raise ValueError("'Data' is given twice")
+    if not is_object and rest.strip():
+        raise ValueError("Extra data behind it")
+
+
+class _Text:
+    """The text of a file, of which only a part is held."""
+
+    def __init__(self, file: QuestionFile) -> None:
+        self.file = file
+        self.held = ""
+        self.at = 0
+        self._stream = file.stream()
+        self._size = 0
+        self._decode = getincrementaldecoder("utf-8-sig")().decode
+        self._parse = json.JSONDecoder().raw_decode
+
+    def read(self) -> bool:
+        """Holds more, twice as much each time; whether there was more."""
+        self.held = self.held[self.at :]
+        self.at = 0
+        chunk = self._stream.read(max(1 << 20, len(self.held)))
+        self._size += len(chunk)
+        self.file.check_size(self._size)
+        self.held += self._decode(chunk, final=not chunk)
+        return bool(chunk)
+
+    def check_length(self) -> None:
+        longest = self.file.most_in_line
+        if len(self.held) - self.at > longest:
+            raise UserError(
+                f"An entry of {self.file.name} has more than {longest / 10**6:g} MB, unpacked. If it is what you mean, "
+                f"allow it with --large-files."
+            )
+
+    def next_letter(self) -> str:
+        """The next one that is no space; none at the end."""
+        while True:
+            self.at = _SPACES.match(self.held, self.at).end()  # type: ignore[union-attr]
+            if self.at < len(self.held) or not self.read():
+                return self.held[self.at : self.at + 1]
+
+    def value(self) -> Any:
+        """The value that begins here."""
+        while True:
+            try:
+                value, end = self._parse(self.held, self.at)
+            except json.JSONDecodeError:
+                self.check_length()
+                if not self.read():
+                    raise
+                continue
+            length = end - self.at
+            if self.held[end : end + 1] in _ENDS:
+                self.at = end
+                return value
+            self.check_length()
+            if not self.read():  # a number may go on in what is read next
+                self.at = length
+                return value
 
 
 def _split_cells(line: bytes, delimiter: str) -> list[str]:

@@ -169,7 +169,7 @@ def _read_passage(given: str) -> str:
         if path.is_file():
             with open_regular(path) as file:
                 text = file.read(_LONGEST_PASSAGE).decode().strip()
-        elif names_a_file(text):
+        elif path.is_dir() or names_a_file(text):
             state = "a folder" if path.is_dir() else "no file that is there"
             raise UserError(
                 f"--context {given!r} is {state}; give the name of a text file, or the passage itself."
@@ -257,14 +257,15 @@ def read_lines() -> list[str]:
 
 
 def names_a_file(text: str) -> bool:
-    """Whether a text can only mean a file, there or not: it ends like one, or is one word with a folder in it."""
+    """Whether a text can only mean a file: by its beginning or its end, or as one word with a folder in it."""
     if len(text.splitlines()) > 1:
         return False
     ending = os.path.splitext(text)[1].lower()
+    if ending in (*_READ, *_TEXTS, *_DOCUMENTS):
+        return True
     if len(text.split()) > 1:
-        return ending in _READ
-    is_in_folder = "/" in text or os.sep in text
-    return is_in_folder or ending in (*_READ, *_TEXTS, *_DOCUMENTS)
+        return text.startswith(("/", "./", "../", "~/"))
+    return "/" in text or os.sep in text
 
 
 def dataset_of(what: str) -> DatasetSpec | None:

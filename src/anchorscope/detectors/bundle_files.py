@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from anchorscope.artefacts.forms import Count, Form, Number, Share, TemplateForm, check
-from anchorscope.artefacts.sealed_folder import refuse_linked
+from anchorscope.artefacts.sealed_folder import read_sealed, refuse_linked
 from anchorscope.catalogue import DETECTORS, POSITIONS
 from anchorscope.errors import UserError
 from anchorscope.files import (
@@ -44,8 +44,8 @@ class _Setting(Form):
     source: str
     fingerprint: str
     tokenizer: str
-    n_layers: Annotated[int, Field(ge=1)]
-    d_model: Annotated[int, Field(ge=1)]
+    n_layers: Annotated[int, Field(ge=1, le=100_000)]
+    d_model: Annotated[int, Field(ge=1, le=10_000_000)]
     dtype: str
     template: TemplateForm
     position: Annotated[str, Field(pattern=f"^({'|'.join(POSITIONS)})$")]
@@ -138,10 +138,10 @@ def recommended_bundle(place: Path) -> Path:
     """The folder of the detector that a run's comparison recommends; any other place is the bundle itself."""
     for comparison in (place, place / "detectors"):
         try:
-            record = from_json(read_regular(comparison / COMPARISON, MOST_BYTES))
+            record = read_sealed(comparison / COMPARISON)
             saved = sorted(record["saved"])
             recommended = record["recommended"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError):
             continue
         if recommended in saved:
             return comparison / "bundles" / recommended

@@ -10,6 +10,7 @@ over all answers wherever pathway and label go together, and none within them.
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -34,7 +35,7 @@ from anchorscope.planted.items import (
     planted_items,
 )
 from anchorscope.progress import Progress, Silent
-from anchorscope.recipe import Recipe, make_recipe
+from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.findings import TRUTHS, find, present, select
 from anchorscope.report.page import (
@@ -120,6 +121,7 @@ def validate(
     )
     device = checked_device(choose_device(options.device))
     planted = planted_items(options.items, options.seed)
+    _refuse_other(out)
     if not is_run(out / "run"):
         ours = f"{DATASET}.jsonl"  # all that is there before the run has its own marker
         with writable(out):
@@ -127,6 +129,21 @@ def validate(
     with new_folder(out):
         _plant(questions, planted, fresh and is_run(out / "run"))
         return _validate(out, options, recipe, device, fresh, listener)
+
+
+def _refuse_other(out: Path) -> None:
+    """Refuses a folder with a link inside, or with a run on something else than planted items."""
+    links = [name for name in ("run", "figures") if (out / name).is_symlink()]
+    datasets: Sequence[str] = ()
+    with suppress(UserError):  # there is none yet, or the run will make it again
+        datasets = read_recipe(out / "run" / "recipe.toml").get("datasets", ())
+    planted = f"{DATASET}.jsonl"
+    others = [name for name in datasets if Path(name).name != planted]
+    if links or others:
+        what = f"a link {links[0]!r}" if links else f"a run on {others[0]!r}"
+        raise UserError(
+            f"Folder {str(out)!r} holds {what}, which is no part of a validation; choose another with --out."
+        )
 
 
 def _validate(

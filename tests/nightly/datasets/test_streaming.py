@@ -97,6 +97,38 @@ def test_a_line_of_a_gigabyte_in_a_small_file_is_refused_in_little_memory(
     assert int(kilobytes) < 350_000
 
 
+@pytest.mark.parametrize(
+    ("unit", "line"),
+    [
+        (b"{},", "/bomb.gz has no known format"),
+        (b"x", "An entry of "),
+        (b"[", "/bomb.gz is a broken or cut-off JSON list"),
+        (b" ", "/bomb.gz has no known format"),
+    ],
+)
+def test_a_list_of_many_megabytes_in_a_small_file_is_read_in_little_memory(
+    tmp_path: Path, unit: bytes, line: str
+) -> None:
+    """All entries at once would take twenty times the memory of their text."""
+    path = tmp_path / "bomb.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(b'[{"question": "' if unit == b"x" else b"[")
+        for _ in range(300):
+            file.write(unit * (10**6 // len(unit)))
+        file.write(b"{}]")
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told, kilobytes = done.stdout.splitlines()
+    assert line in told
+    assert int(kilobytes) < 700_000
+
+
 @pytest.mark.parametrize("make", [write_lines, write_csv])
 def test_a_large_file_is_sampled_in_little_memory(
     tmp_path: Path, make: Callable[[Path, int], None]

@@ -20,6 +20,9 @@ BROKEN = {
     "other": "ONE = 3",
     "deep": "def f():\n    f()\nf()",
     "base": "raise BaseException('x')",
+    "interrupts-by-another-name": "class Stop(KeyboardInterrupt): ...\nraise Stop",
+    "no-text": "class E(Exception):\n    __str__ = None\nraise E",
+    "exits-when-looked-at": "class A:\n    @property\n    def __class__(self): raise SystemExit\nONE = A()",
 }
 GROUPS = ("graders", "datasets", "experiments", "families")
 COMMANDS = (

@@ -3,6 +3,8 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from anchorscope.files import sha256
 from anchorscope.report import comparison, detection
 from commands import invoke
 from kept_runs import questions_of, write_kept_run
-from mutations import mutations
+from mutations import changed as with_other
+from mutations import entries, mutations
 from whole_runs import SmallRun, tables_of
 
 Words = tuple[object, ...]
@@ -106,6 +109,23 @@ def test_a_manifest_that_says_anything(run: Path, small_run: SmallRun) -> None:
         faults += [f"{what}: {line}" for line in faults_of(*commands)]
     assert not faults, f"{len(faults)} of {tried}\n" + "\n".join(faults)
     assert tried > 100
+
+
+def test_a_manifest_with_numbers_that_no_library_can_hold(
+    run: Path, small_run: SmallRun
+) -> None:
+    whole = read(run / "manifest.json")
+    faults, tried = [], 0
+    for path in entries(whole):
+        if not isinstance(reduce(getitem, path, whole), int):
+            continue
+        for value in (2**63, 10**400):
+            write(run / "manifest.json", with_other(whole, path, value))
+            tried += 1
+            commands = readers(run, small_run.finished, number=1)
+            faults += [f"{path}: {line}" for line in faults_of(*commands)]
+    assert not faults, f"{len(faults)} of {tried}\n" + "\n".join(faults)
+    assert tried > 20
 
 
 def test_an_index_that_says_anything(run: Path, small_run: SmallRun) -> None:

@@ -7,10 +7,13 @@ import polars as pl
 import pytest
 
 from anchorscope.catalogue import RATED
+from anchorscope.errors import UserError
 from anchorscope.validation import validate as validation_page
 from anchorscope.validation.validate import Options, read_summary, validate
 from commands import invoke
+from kept_runs import questions_of, write_kept_run
 from unprinted import unprinted
+from whole_runs import files_of
 
 ITEMS = 300
 OPTIONS = Options(
@@ -138,3 +141,21 @@ def test_a_folder_of_the_users_own_is_refused_and_kept(
     (line,) = [line for line in result.output.splitlines() if line.startswith("error:")]
     assert "choose" in line
     assert (tmp_path / mine).read_text() == "mine"
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("form", ["a run of the user's", "links"])
+def test_a_run_of_something_else_is_not_replaced(
+    fresh: bool, form: str, tmp_path: Path
+) -> None:
+    mine = write_kept_run(tmp_path / "mine" / "run", [questions_of("facts")])
+    out = mine.parent
+    if form == "links":
+        out = tmp_path / "v"
+        out.mkdir()
+        for name in ("run", "figures"):
+            (out / name).symlink_to(mine)
+    before = files_of(tmp_path)
+    with pytest.raises(UserError, match="is no part of a validation"):
+        validate(out, OPTIONS, fresh=fresh)
+    assert files_of(tmp_path) == before

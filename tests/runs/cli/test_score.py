@@ -101,7 +101,7 @@ def test_a_passage_gives_the_share_of_the_answer_that_needs_it(
         "--quiet",
     )
     assert json.loads(same.stdout)["items"] == items
-    missing = ("none.txt", "passage.md", "docs/passage", "a b.txt", "x.pdf")
+    missing = ("none.txt", "passage.md", "docs/passage", "a b.txt", "x.pdf", "a b.md")
     refusals = [("", "--context is empty"), (tmp_path, "is a folder")]
     refusals += [(name, "is no file that is there") for name in missing]
     for given, reason in refusals:
