@@ -37,8 +37,8 @@ nightly: $(VENV)/test-installed
 	$(PYTEST) tests/unit tests/laws -m hypothesis --hypothesis-profile=nightly
 
 lint:
-	$(BIN)/ruff format --check --quiet src tests tools || { echo "run: $(BIN)/ruff format src tests tools"; exit 1; }
-	$(BIN)/ruff check --quiet src tests tools
+	$(BIN)/ruff format --check --quiet src tests tools benchmarks || { echo "run: $(BIN)/ruff format src tests tools benchmarks"; exit 1; }
+	$(BIN)/ruff check --quiet src tests tools benchmarks
 	$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports --no-cache
 
 types:

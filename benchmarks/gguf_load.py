@@ -21,7 +21,9 @@ def read(file: Path) -> tuple[dict[str, Any], float, float]:
     clock, cores = time.perf_counter(), time.process_time()
     config = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
     AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, config=config, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        file.parent, gguf_file=file.name, config=config, dtype=torch.float32
+    )
     return model.state_dict(), time.perf_counter() - clock, time.process_time() - cores
 
 
@@ -33,7 +35,10 @@ def main() -> None:
             read(file)  # imports what the model needs
             ours, fast, fast_cores = read(file)
         theirs, slow, slow_cores = read(file)
-    same = all(torch.equal(ours[name].view(torch.int32), theirs[name].view(torch.int32)) for name in theirs)
+    same = all(
+        torch.equal(ours[name].view(torch.int32), theirs[name].view(torch.int32))
+        for name in theirs
+    )
     sys.stdout.write(
         f"{file.name}: {file.stat().st_size / 1e6:.0f} MB, {torch.get_num_threads()} threads\n"
         f"transformers alone: {slow:.1f} s, {slow_cores:.1f} s of all cores\n"

@@ -1,4 +1,6 @@
-"""How fast answers are scored, against a clean pass over the same items: python benchmarks/scoring.py [--items 200]
+"""How fast answers are scored, against a clean pass over the same items.
+
+    python benchmarks/scoring.py [--items 200] [--json]
 
 Detectors with made-up weights (speed does not depend on them) score questions of the atlas with their first accepted
 answer, from text to verdict. The clean pass is given tokens, and runs them through all layers once. Ways take turns;
@@ -6,11 +8,11 @@ rates are those of the median turn, by processor time on a CPU (others may be us
 """
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 import torch
@@ -29,6 +31,7 @@ from anchorscope.models.loading import choose_device, choose_dtype
 from anchorscope.models.loading import load as load_model
 from anchorscope.progress import Silent
 from anchorscope.stats.calibration import Calibration
+from reporting import Parser, Report, at_least, machine, run_script
 
 SITE = "mlp"
 TARGETS = {"one pass": 0.8, "one pass, with confidence": 0.8}
@@ -41,7 +44,10 @@ def detector(lm: LanguageModel, columns: tuple[str, ...], layer: int) -> Detecto
     fitted = WeightedSum((probe,), (1.0,), columns, (1.0,) * len(columns), 0.0)
     template = make_template("few-shot", lm.tokenizer, lm.needs_bos)
     setting = DetectorSetting.of(vars(lm.identity()), template, "final")
-    return Detector(TrainedDetector("made up", fitted, Calibration(1.0, 0.0, 0.5), setting, Card()), lm)
+    return Detector(
+        TrainedDetector("made up", fitted, Calibration(1.0, 0.0, 0.5), setting, Card()),
+        lm,
+    )
 
 
 def clean_pass(scorer: Detector, questions: list[Question]) -> Callable[[], object]:
@@ -55,22 +61,23 @@ def clean_pass(scorer: Detector, questions: list[Question]) -> Callable[[], obje
     return lambda: run_states(session.executor, work, Silent())
 
 
-def main() -> None:
-    """Measures and prints one JSON object."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--items", type=int, default=200)
-    parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+def measure(given: argparse.Namespace) -> Report:
+    """All ways in turn."""
     device = choose_device(given.device)
     lm = load_model(given.model, choose_dtype("auto", device), device)
-    questions = [replace(one, model_answer=one.answers[0]) for one in open_dataset(parse_spec("atlas"))][: given.items]
+    questions = [
+        replace(question, model_answer=question.answers[0])
+        for question in open_dataset(parse_spec("atlas"))
+    ]
+    questions = questions[: given.items]
     layer = 2 * lm.n_layers // 3
-    one, sure = (detector(lm, columns, layer) for columns in ((), CONFIDENCE))
-    scored = dict(zip(TARGETS, (one, sure), strict=True))
-    ways = {"clean pass": clean_pass(one, questions)}
-    ways |= {name: (lambda who=who: who.score_questions(questions)) for name, who in scored.items()}
+    one = detector(lm, (), layer)
+    sure = detector(lm, CONFIDENCE, layer)
+    ways: dict[str, Callable[[], object]] = {
+        "clean pass": clean_pass(one, questions),
+        "one pass": partial(one.score_questions, questions),
+        "one pass, with confidence": partial(sure.score_questions, questions),
+    }
     clock = time.perf_counter if lm.device.type == "cuda" else time.process_time
     taken: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(given.repeats + 1):
@@ -89,16 +96,31 @@ def main() -> None:
         }
         for name, spent in seconds.items()
     ]
-    record = {
+    facts = {
         "model": lm.name,
         "device": str(lm.device),
-        "threads": torch.get_num_threads(),
         "items": len(questions),
         "layer": layer,
-        "rows": rows,
+        "machine": machine(lm.device),
     }
-    sys.stdout.write(json.dumps(record, indent=1) + "\n")
+    columns = {
+        "way": "{}",
+        "items_per_s": "{:.3g}",
+        "of_clean_pass": "{:.2f}",
+        "target": "{:.2f}",
+    }
+    return Report(facts, columns, rows)
+
+
+def main() -> int:
+    """The program."""
+    parser = Parser(__doc__)
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--items", type=at_least(1), default=200)
+    parser.add_argument("--repeats", type=at_least(1), default=3)
+    return run_script(parser, measure)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -50,11 +50,13 @@ class Room(NamedTuple):
 
 
 def measure(root: Path = ROOT) -> list[Room]:
-    """Every room of `root`, then all of the source and the tests; ValueError in one line for a wrong house.toml."""
+    """Every room of `root`, then all of source, tests and benchmarks; ValueError in one line for a wrong house.toml."""
     try:
         house = tomllib.loads((root / "house.toml").read_text(encoding="utf-8"))
         budgets = {name: _budget(table) for name, table in house["rooms"].items()}
-        totals = {name: _budget(house[name]) for name in ("source", "tests")}
+        totals = {
+            name: _budget(house[name]) for name in ("source", "tests", "benchmarks")
+        }
         room_of = {
             module: name
             for name, table in house["rooms"].items()
@@ -67,7 +69,7 @@ def measure(root: Path = ROOT) -> list[Room]:
         TypeError,
         AttributeError,
     ) as error:
-        wanted = "a table [rooms.NAME] with modules, tokens and files for each room, [source] and [tests]"
+        wanted = "a table [rooms.NAME] with modules, tokens and files for each room, [source], [tests] and [benchmarks]"
         raise ValueError(
             f"house.toml cannot be used ({type(error).__name__}: {error}); it needs {wanted}."
         ) from None
@@ -82,7 +84,8 @@ def measure(root: Path = ROOT) -> list[Room]:
             )
         files[room].append(path)
     files["source"] = sorted(package.rglob("*.py"))
-    files["tests"] = sorted((root / "tests").rglob("*.py"))
+    for name in ("tests", "benchmarks"):
+        files[name] = sorted((root / name).rglob("*.py"))
     return [
         _room(name, files[name], budget) for name, budget in (budgets | totals).items()
     ]

@@ -29,7 +29,9 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from anchorscope.errors import UserError
-from anchorscope.planted.items import (
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from planted_items import (
     CELLS,
     FILLER,
     RIGHT,

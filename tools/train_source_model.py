@@ -21,12 +21,8 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from anchorscope.planted.items import (
-    RIGHT_VERDICT,
-    WRONG_VERDICT,
-    Language,
-    the_language,
-)
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from planted_items import RIGHT_VERDICT, WRONG_VERDICT, Language, the_language
 from train_planted_model import make_config, make_tokenizer, verdict_ids
 
 FOLLOWED, IGNORED, NOTHING = KINDS = ("followed", "ignored", "nothing")

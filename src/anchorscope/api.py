@@ -368,7 +368,7 @@ def fit(
 def verify(
     path: str | Path, *, progress: Progress | Literal["auto"] | None = "auto"
 ) -> Verified:
-    """Checks every file of a run (finished or not), comparison, validation, detectors or bundle."""
+    """Checks every file of a run (finished or not), comparison, detectors or bundle."""
     with showing(progress) as listener:
         return verify_folder(named_folder(path), listener)
 

@@ -66,8 +66,6 @@ class ExperimentEntry:
     """Its page below docs/, with the heading."""
     home: str | None = None
     """`module:name` of its `Experiment`; None if it consists of interventions alone."""
-    rated: bool = True
-    """Whether it says something of single items that `anchorscope validate` can compare with what was planted."""
     section: str | None = None
     """`module:name` of the `SectionSpec` that shows it; several may share one."""
     order: int = 1000
@@ -118,21 +116,22 @@ def _of_cuts(
         name,
         asks,
         docs or f"evidence/interventions.md#{name}",
-        None,
-        True,
-        shown,
-        order,
+        section=shown,
+        order=order,
     )
 
 
-def _with_file(
-    name: str, asks: str, page: str, order: int, rated: bool = True
-) -> ExperimentEntry:
+def _with_file(name: str, asks: str, page: str, order: int) -> ExperimentEntry:
     """An experiment with a file of its own."""
     file = f"{_EXPERIMENTS}.{name.replace('-', '_')}"
     docs = f"evidence/{page}.md#{name}" if page else f"{name}.md"
     return ExperimentEntry(
-        name, asks, docs, f"{file}:EXPERIMENT", rated, f"{file}:SECTION", order
+        name,
+        asks,
+        docs,
+        home=f"{file}:EXPERIMENT",
+        section=f"{file}:SECTION",
+        order=order,
     )
 
 
@@ -173,7 +172,6 @@ _OWN_EXPERIMENTS = {
             "in which layers do the key words' states carry the truth?",
             "where",
             57,
-            rated=False,
         ),
         _with_file("saliency", "what flows from question to answer?", "where", 70),
         _with_file("boundary", "what does the model know, per pathway?", "groups", 80),
@@ -185,21 +183,18 @@ _OWN_EXPERIMENTS = {
             "does the probe know truth where words cannot tell it?",
             "groups",
             94,
-            rated=False,
         ),
         _with_file(
             "sources",
             "does the answer rest on the passage, the thinking, or on memory?",
             "",
             5,
-            rated=False,
         ),
         _with_file(
             "wordings",
             "is an item's share its own, or noise of one wording?",
             "groups",
             96,
-            rated=False,
         ),
     )
 }
@@ -214,13 +209,17 @@ EXPERIMENTS = {
     **_OWN_EXPERIMENTS,
     **{  # a plug-in's intervention is an experiment of its own, so that it is run where it is asked for by name
         name: ExperimentEntry(
-            name, about, "", None, False, f"{_EXPERIMENTS}.interventions:SECTION", 10
+            name,
+            about,
+            docs="",
+            section=f"{_EXPERIMENTS}.interventions:SECTION",
+            order=10,
         )
         for name, about in _ADDED.items()
     },
     **{
         name: ExperimentEntry(
-            name, f"plug-in of {plugin.package}", "", plugin.reference, rated=False
+            name, f"plug-in of {plugin.package}", docs="", home=plugin.reference
         )
         for name, plugin in plugins_of(
             "experiments", {*OWN_EVIDENCE, *INTERVENTIONS}
@@ -230,8 +229,6 @@ EXPERIMENTS = {
 """In the order in which they run."""
 EVIDENCE = tuple(EXPERIMENTS)
 """What `--evidence` takes; the knockout with its controls is always made."""
-RATED = tuple(name for name, entry in EXPERIMENTS.items() if entry.rated)
-"""What `anchorscope validate` takes."""
 
 
 def chosen_evidence(wanted: Sequence[str]) -> tuple[str, ...]:

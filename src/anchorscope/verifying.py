@@ -1,7 +1,7 @@
 """Checks every listed file of a folder of ours against size and sha256, and reports unlisted ones.
 
-A run's list is its index or, if that is lost, its manifest. Comparisons, detectors and validations have a manifest with
-the hash of every file; a bundle vouches for itself. Folders of ours inside are checked too. Nothing is written.
+A run's list is its index or, if that is lost, its manifest. Comparisons and detectors have a manifest with the hash of
+every file; a bundle vouches for itself. Folders of ours inside are checked too. Nothing is written.
 """
 
 import contextlib
@@ -30,7 +30,6 @@ from anchorscope.artefacts.sealed_folder import (
     MARKERS,
     RUN,
     STUDY,
-    VALIDATION,
     FileFacts,
     kind_of,
     only_hashes,
@@ -44,12 +43,7 @@ from anchorscope.progress import Progress, Silent
 BUNDLE = "detector"
 _JSON, _WEIGHTS = "detector.json", "weights.safetensors"
 _THREADS, _AGAIN, _NAMED = 4, 3, 5
-_MAKERS = {
-    COMPARISON: "compare",
-    DETECTORS: "detect",
-    VALIDATION: "validate",
-    STUDY: "study report",
-}
+_MAKERS = {COMPARISON: "compare", DETECTORS: "detect", STUDY: "study report"}
 
 
 def _maker_of(marker: str) -> str:
@@ -75,7 +69,7 @@ class Problem:
 class Verified:
     path: Path
     kind: str
-    """`run`, `comparison`, `study`, `detectors`, `validation` or `detector`."""
+    """`run`, `comparison`, `study`, `detectors` or `detector`."""
     finished: bool
     files: int
     size: int
@@ -140,7 +134,7 @@ class _Listing:
 
 
 def verify(path: str | Path, progress: Progress | None = None) -> Verified:
-    """Checks every file of a run, comparison, validation, detectors or a bundle, and of folders inside."""
+    """Checks every file of a run, comparison, detectors or a bundle, and of folders inside."""
     folder, listener = Path(path), progress or Silent()
     if not folder.is_dir() or _kind_of_folder(folder) is None:
         reason = (
@@ -149,8 +143,8 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
             else "it holds no index.json and no manifest"
         )
         raise UserError(
-            f"{str(folder)!r} is no folder of anchorscope's ({reason}); name a run, a comparison, a study, a "
-            f"validation, detectors or a bundle."
+            f"{str(folder)!r} is no folder of anchorscope's ({reason}); name a run, a comparison, a study, "
+            f"detectors or a bundle."
         )
     for _ in range(_AGAIN):
         before = _index_bytes(folder)
@@ -297,7 +291,6 @@ def _list_bundle(folder: Path) -> _Listing:
 
 _TELLTALE = {
     "detection.json": {"detectors.csv", "differences.csv"},
-    "validation.json": {"recovery.csv", "worlds.csv"},
     INDEX: {"recipe.toml", "items.parquet"},
     "comparison.json": {"observations.json", "probe_scores.csv"},
 }

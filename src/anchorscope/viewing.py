@@ -35,7 +35,6 @@ from anchorscope.artefacts.sealed_folder import (
     MARKERS,
     RUN,
     STUDY,
-    VALIDATION,
     kind_of,
     read_sealed,
 )
@@ -48,15 +47,15 @@ from anchorscope.report.answer_card import AnswerCard
 from anchorscope.report.page import fragment
 from anchorscope.report.palette import display_name
 
-_PAGES = ("report.html", "validation.html", "comparison/report.html")
+_PAGES = ("report.html", "comparison/report.html")
 _INSIDE = {
     "work",
     "figures",
     "states",
     "bundles",
 }  # of a folder that was recognised: not searched
-_ALSO_INSIDE = {VALIDATION: {"run"}, STUDY: {"comparison"}}
-_LINES = 3  # of a validation: the rest is on its page
+_ALSO_INSIDE = {STUDY: {"comparison"}}
+_LINES = 3  # of a comparison, detectors or a study: the rest is on its page
 _NUMBERS = {
     "auc": "AUC of the probe",
     "together": "evidence that needs question and answer together",
@@ -215,11 +214,11 @@ def _command(command: str, file: Path, folder: Path) -> str:
 
 
 def _read_other(folder: Path, kind: str) -> dict[str, Any]:
-    """A comparison, a study, a folder of detectors or a validation: what its own record says first."""
+    """A comparison, a study or a folder of detectors: what its own record says first."""
     record = read_sealed(folder / f"{'detection' if kind == DETECTORS else kind}.json")
     if kind == STUDY:
         return _read_study(folder, record)
-    lines = record.get("answer") or record.get("summary") or ()
+    lines = record.get("answer") or ()
     return {
         "title": folder.name,
         "lines": (lines,) if isinstance(lines, str) else tuple(lines[:_LINES]),

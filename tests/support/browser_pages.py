@@ -3,17 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-from anchorscope.artefacts.schema import WORLDS_SCHEMA
 from anchorscope.progress import Silent
 from anchorscope.report import comparison, detection, run_page
 from anchorscope.report.findings import Findings
-from anchorscope.validation import validate as validation_page
 from compared_runs import model_findings
 from detection_synthetic import World, write_detection_page
-from report_further_synthetic import recovery
 from report_items_synthetic import make_items
 from report_shares import with_shares
 
@@ -79,14 +75,6 @@ def _detection(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def _validation(folder: Path) -> Path:
-    worlds = validation_page.worlds_section(pl.DataFrame(schema=WORLDS_SCHEMA), {})
-    validation_page.write_validation(
-        folder, ("A headline.",), recovery(), worlds, {"items": "400"}, "", Silent()
-    )
-    return folder / "validation.html"
-
-
 def _study(folder: Path) -> Path:
     runs = tuple(
         with_shares(model_findings(name, layers=30)) for name in ("small", "large")
@@ -102,7 +90,6 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "run": _run,
     "compare": _compare,
     "detection": _detection,
-    "validation": _validation,
     "study": _study,
 }
 
@@ -110,6 +97,6 @@ PAGES: dict[str, Callable[[Path], Path]] = {
 def write_page(kind: str, folder: Path) -> Path:
     """A page without its printed figures, which take the time."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (comparison, detection, validation_page):
+        for module in (comparison, detection):
             patch.setattr(module, "save_all", lambda *_: None)
         return PAGES[kind](folder)

@@ -5,14 +5,13 @@ One finished run of a tiny model on 66 questions, with every experiment and with
 a command are parsed and checked as they stand; then model, questions and sizes are replaced by small ones.
 """
 
-import gc
 import importlib
 import json
 import shutil
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
@@ -179,33 +178,17 @@ class Sandbox:
             patch.setattr(
                 testing, "_get_command", cache(testing._get_command)
             )  # Typer builds it at every call
-            gc.freeze()  # the bench tidies up before it measures, which takes long among all that tests import
             yield
-            gc.unfreeze()
 
 
 def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
     """The jobs that are no runs, with few items: their options are parsed before they come here."""
-    from anchorscope.bench import session
+
     from anchorscope.detecting import detect as detecting
     from anchorscope.serve import server as serving
-    from anchorscope.validation import validate as validating
     from anchorscope.viewing import ViewServer
 
-    bench, fit = session.run_benchmark, detecting.detect
-
-    def small_bench(options: Any, say: Callable[[str], None]) -> dict[str, Any]:
-        ways = ("anchorscope",)  # the others take the time
-        few = {
-            "items": 2,
-            "probe_items": 60,
-            "repeats": 1,
-            "seconds": 0.05,
-            "shared": 4,
-            "own": 12,
-        }
-        here = {"model": str(model), "device": "cpu", "dtype": "float32", "ways": ways}
-        return bench(replace(options, **here, **few), say)
+    fit = detecting.detect
 
     def small_detect(runs: Any, **options: Any) -> Any:
         few = {
@@ -218,11 +201,6 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         }
         return fit(runs, **options | few)
 
-    def parsed(out: Path, options: Any, **more: Any) -> Path:
-        """A validation takes half a minute, and tests/nightly/validation makes one: here its options are checked."""
-        assert isinstance(options, validating.Options)
-        return out
-
     def at_once(server: Any) -> None:
         raise KeyboardInterrupt  # the server is up; the reader ends it
 
@@ -231,13 +209,7 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         serving, "run_server", lambda *_: True
     )  # everything is checked by then; tests/runs/serve has the rest
     patch.setattr(webbrowser, "open", lambda address: True)
-    patch.setattr(session, "run_benchmark", small_bench)
-    patch.setattr(
-        session, "matmul_peak", cache(session.matmul_peak)
-    )  # the machine's peak is measured once
     patch.setattr(detecting, "detect", small_detect)
-    patch.setattr(validating, "validate", parsed)
-    patch.setattr(validating, "read_summary", lambda out: {"summary": []})
     for name in ("comparison", "detection"):
         patch.setattr(
             importlib.import_module(f"anchorscope.report.{name}"),

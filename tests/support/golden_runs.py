@@ -17,14 +17,6 @@ from typer.testing import CliRunner
 
 from anchorscope.cli.main import app
 from anchorscope.models.process_settings import threads
-from anchorscope.planted.items import (
-    MODEL_FOLDER,
-    RIGHT_VERDICT,
-    WORDINGS,
-    WRONG_VERDICT,
-    planted_items,
-    the_language,
-)
 from anchorscope.report import comparison, detection, run_page
 from golden import (
     OUT,
@@ -36,6 +28,14 @@ from golden import (
     recorded_hashes,
     report_changes,
     stored_texts,
+)
+from planted_items import (
+    MODEL_FOLDER,
+    RIGHT_VERDICT,
+    WORDINGS,
+    WRONG_VERDICT,
+    planted_items,
+    the_language,
 )
 from run_cache import cached_run
 

@@ -294,7 +294,6 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "score": ["--detector", probe, "--model", model, "Who?"],
         "serve": [probe, "--model", model, "--port", "0"],
         "detector card": [probe],
-        "validate": ["--out", "out"],
         **{
             f"study {name}": ["study.toml", "--out", "out"]
             for name in ("run", "status", "report")
@@ -317,7 +316,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         )
     case.words += ["--dry-run"] * (name == "run" and rng.random() < 0.8)
     case.outs, case.may_reach_out = [".", "user/out"], True
-    if name in ("validate", "bench", "run", "fit", "view", "detect", "serve"):
+    if name in ("run", "fit", "view", "detect", "serve"):
         case.interrupt = (
             4.0,
             rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),
@@ -708,7 +707,7 @@ def _has_answers(out: Path) -> bool:
             if (out / "index.json").is_file()
             else ()
         )
-        return any(name.endswith(("/answers", "/planted")) for name in steps)
+        return any(name.endswith("/answers") for name in steps)
     return False
 
 
@@ -779,16 +778,16 @@ def replay(stage: Stage, folder: Path, name: str, seed: int) -> int:
 
 def build_stage(folder: Path) -> Stage:
     """Imports all that commands import, so that no child has to, and builds the stage in a child."""
+
     import anchorscope
     from anchorscope.report import comparison, detection, run_page
-    from anchorscope.validation import validate as validation_page
 
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
-        if not module.name.startswith(("anchorscope.adapters.", "anchorscope.bench.")):
+        if not module.name.startswith("anchorscope.adapters."):
             importlib.import_module(module.name)
     for family in FAMILIES:
         importlib.import_module(f"transformers.models.{family}.modeling_{family}")
-    for page in (run_page, validation_page, comparison, detection):
+    for page in (run_page, comparison, detection):
         page.save_all = lambda figures, out, progress: progress.advance(len(figures))  # type: ignore[attr-defined]
     os.fsync = os.fstat  # type: ignore[assignment]  # no power is cut here
     child = os.fork()  # what computes here could not fork afterwards

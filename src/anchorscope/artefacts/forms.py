@@ -190,18 +190,12 @@ class _Study(Form):
     failed: dict[str, _Failure]
 
 
-class _Validation(Form):
-    summary: list[str]
-    command: str = ""
-
-
 _FORMS: dict[str, type[Form]] = {
     "index.json": _Index,
     "manifest.json": _Run,
     "comparison.json": _Comparison,
     "detection.json": _Detection,
     "study.json": _Study,
-    "validation.json": _Validation,
 }
 
 

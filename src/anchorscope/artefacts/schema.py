@@ -230,24 +230,6 @@ DETECTOR_CONTROL_SCHEMA = {
 """controls.csv: `permuted-labels`, the mean AUROC with permuted labels and its interval, for all detectors together
 (Bonferroni)."""
 
-RECOVERY_SCHEMA = {
-    **_texts("experiment", "rule_or_variant", "truth", "quantity"),
-    **_numbers("value", "ci_low", "ci_high"),
-    "n": pl.Int64(),
-    "method": pl.String(),
-}
-"""recovery.csv of `anchorscope validate`; `truth` is all, true or false."""
-WORLDS_SCHEMA = {
-    "world": pl.String(),
-    "items": pl.Int64(),
-    **_texts("quantity", "part"),
-    **_numbers("value", "ci_low", "ci_high"),
-    "replicas": pl.Int64(),
-    "passes": pl.Boolean(),
-    "method": pl.String(),
-}
-"""worlds.csv of `anchorscope validate`. Rows whose quantity is `truth` describe a world and have no number of items."""
-
 
 def layer_ranges(layers: Sequence[int]) -> list[str]:
     """Layers in order, runs of neighbours as a range: "4", "20–29"."""

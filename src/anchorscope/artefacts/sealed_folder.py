@@ -40,18 +40,14 @@ from anchorscope.files import (
 )
 from anchorscope.json_text import from_json, to_json
 
-RUN, COMPARISON, DETECTORS, VALIDATION, STUDY = (
-    "run",
-    "comparison",
-    "detectors",
-    "validation",
-    "study",
-)
+RUN = "run"
+COMPARISON = "comparison"
+DETECTORS = "detectors"
+STUDY = "study"
 INDEX, MANIFEST, STUDY_MARKER = "index.json", "manifest.json", "study.json"
 MARKERS = {
     "comparison.json": COMPARISON,
     "detection.json": DETECTORS,
-    "validation.json": VALIDATION,
     STUDY_MARKER: STUDY,
 }
 """The file that marks a kind of folder; a run has an index, or a manifest and a recipe."""

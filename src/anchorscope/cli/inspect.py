@@ -448,7 +448,7 @@ def verify(
         list[Path],
         typer.Argument(
             metavar="RUN",
-            help="Folders of runs, finished or not, comparisons, validations or detectors.",
+            help="Folders of runs, finished or not, comparisons or detectors.",
         ),
     ],
     quiet: Quiet = False,

@@ -19,7 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from anchorscope.cli import signals
 from anchorscope.cli.help import PlainCommand, in_help
 from anchorscope.cli.terminal import emit_text, say, user_errors
-from anchorscope.errors import STANDARD_OUTPUT, shorten
+from anchorscope.errors import STANDARD_OUTPUT, UserError, shorten
 
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -99,18 +99,14 @@ COMMANDS = {
         _CHECKS,
         "List what other packages add to anchorscope, and whether it can be used.",
     ),
-    "validate": (
-        "checks",
-        _CHECKS,
-        "Report how well every experiment finds pathways that were planted in a model.",
-    ),
-    "bench": (
-        "checks",
-        _CHECKS,
-        "Measure the same work done in several ways, and check that the results agree.",
-    ),
 }
 """Module, panel and summary of every command, in the order in which a newcomer needs them."""
+
+MOVED = {
+    "bench": "python benchmarks/peers.py",
+    "validate": "python benchmarks/worlds.py (or benchmarks/planted_model.py)",
+}
+"""Commands of earlier versions, and what does their work now, in a checkout of the repository."""
 
 
 class Commands(Mapping[str, Any]):
@@ -180,6 +176,14 @@ class OneLineGroup(TyperGroup):
                 raise stop.__cause__ or KeyboardInterrupt from None
             sys.stdout.flush()  # a full disk is reported here
         sys.exit(code if isinstance(code, int) else 0)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name in MOVED:
+            raise UserError(
+                f"{name!r} is no command any more. In a checkout of the repository, run: {MOVED[name]}"
+            )
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with user_errors():

@@ -9,7 +9,7 @@ Both effects are centred and on one scale, so that neither the share of true ans
 
 **One regression for both.** What estimation adds to the residuals inflates numerator and denominator alike, and cancels
 (Frisch–Waugh–Lovell). Its penalty is a tenth of the one that predicts z best: what a penalty holds back would count as
-needed (`validate` shows how much).
+needed (`benchmarks/worlds.py` shows how much).
 
 **Intervals.** The score is orthogonal: errors of ŝ and ẑ matter in second order only (Chernozhukov et al. 2018). So an
 item's influence on need(V) is the derivative of the ratio, plus what the item changes as a teacher of the probes and of

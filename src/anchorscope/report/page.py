@@ -1,6 +1,6 @@
 """A page made of sections, written as one HTML file that opens from disk without a network, and as plain text.
 
-Every page is a `SectionsPage`: run, comparison, study, detectors, calibration. A section holds data; how it looks is
+Every page is a `SectionsPage`: run, comparison, study, detectors. A section holds data; how it looks is
 defined once, in templates/parts.*.j2.
 
 Questions, answers and names are other people's text: the template engine escapes every value in HTML, and takes its

@@ -14,7 +14,7 @@ from anchorscope.answers.grade import grade
 from anchorscope.answers.label import group_items
 from anchorscope.datasets.catalog import open_dataset, parse_spec
 from anchorscope.datasets.text import question_key
-from anchorscope.planted.items import (
+from planted_items import (
     CELLS,
     PATHWAYS,
     SHARES,

@@ -3,8 +3,8 @@
 from collections import Counter
 
 from anchorscope.datasets.text import words
-from anchorscope.planted.items import ALWAYS, NEUTRAL, NEVER, WORDINGS, the_language
 from anchorscope.spans.words import EMPTY_WORDS
+from planted_items import ALWAYS, NEUTRAL, NEVER, WORDINGS, the_language
 
 LANGUAGE = the_language()
 

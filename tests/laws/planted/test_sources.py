@@ -7,7 +7,7 @@ from anchorscope.answers.template import build_prompts, make_template
 from anchorscope.datasets.question import Question, question_from_row
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
-from anchorscope.planted.items import the_language
+from planted_items import the_language
 from repo import SUPPORT
 from train_source_model import (
     CONTEXT,

@@ -12,7 +12,10 @@ from anchorscope.answers.template import build_prompts, make_template, prefix_le
 from anchorscope.datasets.question import question_from_row
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
-from anchorscope.planted.items import (
+from anchorscope.spans.locate import ItemTokens, locate_all
+from anchorscope.spans.question_spans import locate_question_words
+from anchorscope.stats.auc import auc
+from planted_items import (
     CELLS,
     MODEL_FOLDER,
     RIGHT_VERDICT,
@@ -22,9 +25,6 @@ from anchorscope.planted.items import (
     planted_items,
     the_language,
 )
-from anchorscope.spans.locate import ItemTokens, locate_all
-from anchorscope.spans.question_spans import locate_question_words
-from anchorscope.stats.auc import auc
 from train_planted_model import GOAL, HEADS, LAYERS, WIDTH, make_tokenizer
 
 

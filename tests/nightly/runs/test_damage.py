@@ -256,7 +256,6 @@ def test_commands_that_read_a_damaged_run_end_with_one_line(
 LISTS = {
     "detection.json": ("detectors.csv", "differences.csv"),
     "comparison.json": ("observations.json", "probe_scores.csv"),
-    "validation.json": ("recovery.csv", "worlds.csv"),
 }
 
 

@@ -1,5 +1,6 @@
 """A run that is killed at any moment goes on, and ends with the same numbers, its own files and no others."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 from anchorscope.recipe import Recipe
 from repo import ROOT
 
-TOOL = ROOT / "tools" / "kill_and_resume.py"
+TOOL = ROOT / "benchmarks" / "kill_and_resume.py"
 MOMENTS = 1
 """One run that is killed twice; `test_pipeline.py` stops a run inside each of its steps."""
 SMALL = ("--option", "random_cuts=1", "--option", "directions=2", "--option", "folds=2")
@@ -34,6 +35,8 @@ def kill(recipe: Recipe, *options: str) -> subprocess.CompletedProcess[str]:
 def test_a_run_killed_at_any_moment_ends_with_the_same_numbers(
     small_recipe: Recipe,
 ) -> None:
-    done = kill(small_recipe, "--moments", str(MOMENTS), "--seed", "1", *SMALL)
+    moments = ("--moments", str(MOMENTS), "--seed", "1")
+    done = kill(small_recipe, *moments, *SMALL, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1].startswith(f"{MOMENTS} kills, 0 wrong, ")
+    told = json.loads(done.stdout)
+    assert (told["kills"], told["wrong"]) == (MOMENTS, 0)

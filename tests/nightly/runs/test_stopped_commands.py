@@ -1,5 +1,6 @@
 """A command that is stopped, or whose disk is full, ends in one line; given again, it writes the same bytes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 from anchorscope.recipe import Recipe
 from repo import ROOT
 
-TOOL = ROOT / "tools" / "stop_commands.py"
+TOOL = ROOT / "benchmarks" / "stop_commands.py"
 STOPS = os.environ.get("ANCHORSCOPE_STOPS", "1"), "1"
 """Of each kind of signal one, where there is more time; and a full disk."""
 
@@ -20,7 +21,7 @@ def test_a_stopped_command_ends_with_the_same_bytes(
 ) -> None:
     stops, full = STOPS
     named = ["--model", small_recipe.model, "--dataset", small_recipe.datasets[0]]
-    named += ["--command", command, "--stops", stops, "--full", full]
+    named += ["--command", command, "--stops", stops, "--full", full, "--json"]
     done = subprocess.run(
         [sys.executable, str(TOOL), *named],
         capture_output=True,
@@ -29,4 +30,5 @@ def test_a_stopped_command_ends_with_the_same_bytes(
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{stops} stops and {full} full disks, 0 wrong" in done.stdout
+    told = json.loads(done.stdout)
+    assert (told["stops"], told["wrong"]) == (int(stops) + int(full), 0)

@@ -49,7 +49,7 @@ def one_line(result: Result) -> str:
 
 
 @pytest.mark.parametrize("name", ["", " ", "\t"])
-@pytest.mark.parametrize("words", [["run"], ["validate"], ["compare", "a", "b"]])
+@pytest.mark.parametrize("words", [["run"], ["compare", "a", "b"]])
 def test_an_empty_name_of_a_folder_is_one_line_and_never_this_folder(
     name: str, words: list[str]
 ) -> None:

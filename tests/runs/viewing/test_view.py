@@ -70,19 +70,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "trained_on": ["popqa"],
             "warnings": ["few"],
         },
-        "val/validation.json": {
-            "recovery": {"knockout": {}},
-            "summary": ["One.", "Two.", "Three.", "Four."],
-        },
         "broken/comparison.json": [],
     }.items():
         (runs / name).parent.mkdir()
         (runs / name).write_text(json.dumps(sealed(content) if content else content))
-    write_run(
-        runs / "val" / "run", make_findings(("popqa",))
-    )  # part of the validation, not one more
     for age, folder in enumerate(
-        (newer, runs / "both", runs / "det", runs / "val", runs / "half", older)
+        (newer, runs / "both", runs / "det", runs / "half", older)
     ):
         for file in folder.glob("*.json"):
             os.utime(file, (1_700_000_000 - 1000 * age,) * 2)
@@ -106,7 +99,6 @@ def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
         "deep/new & <b>",
         "both",
         "det",
-        "val",
         "half",
         "older",
     ]  # the broken one was just made
@@ -135,7 +127,6 @@ def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
     with locked(runs / "half"):
         (half,) = json.loads(ask(runs / "half", "--json").stdout)["found"]
     assert (half["lines"], half["command"]) == (["Running: 1 step is done."], None)
-    assert found["val"]["lines"] == ["One.", "Two.", "Three."]
     assert found["broken"]["lines"][0].startswith("It cannot be read:")
 
 

@@ -196,8 +196,6 @@ def test_a_command_says_that_it_loads_torch_before_it_does(tmp_path: Path) -> No
             "--allow-random-weights",
         ],
         ["serve", demo],
-        ["validate"],
-        ["bench"],
     ]
     calls[2][4] = f"file:{tmp_path / 'q.csv'}"
     rows = [

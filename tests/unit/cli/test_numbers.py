@@ -19,10 +19,8 @@ HOSTILE = ("-1", HUGE, TOO_LONG, "nan", "")
 REQUIRED = {
     "run": [],
     "fit": [],
-    "validate": [],
     "data": ["atlas"],
     "view": ["."],
-    "bench": [],
     "detect": ["no-run"],
     "score": ["Who?", "--detector", "no-bundle"],
     "serve": ["no-bundle"],
@@ -65,7 +63,7 @@ def test_a_bad_number_is_one_line(
     command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    out = ["--out", "a/b/c"] if command in ("run", "fit", "validate", "detect") else []
+    out = ["--out", "a/b/c"] if command in ("run", "fit", "detect") else []
     for value in HOSTILE:
         result = CliRunner().invoke(
             app, [command, *REQUIRED[command], *out, option, value, "--quiet"]
@@ -79,16 +77,3 @@ def test_a_bad_number_is_one_line(
         assert result.stderr.count("\n") == 1
         assert len(result.stderr) < 1200
         assert list(tmp_path.iterdir()) == [], value[:20]
-
-
-@pytest.mark.parametrize("text", ["1e9", f"300,{HUGE}", TOO_LONG, "300,-5", ""])
-def test_hostile_lists(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(
-        app, ["validate", "--world-items", text, "--out", "a/b"]
-    )
-    assert result.exit_code == 2
-    assert result.stderr.startswith("error: World items ")
-    assert list(tmp_path.iterdir()) == []

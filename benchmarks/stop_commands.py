@@ -1,11 +1,11 @@
 """Stops a command at random moments or fills the disk, gives the same command again, and compares every byte.
 
-    python tools/stop_commands.py --model FOLDER --dataset QUESTIONS --command fit --stops 10 --full 5
+    python benchmarks/stop_commands.py --model FOLDER --dataset QUESTIONS --command fit --stops 10 --full 5
 
 Stops are SIGINT, SIGTERM and SIGKILL in turn, half of them at a random write, half at a random time. A full disk is one
 on which, from a random write on, no file can grow. Files of the user's whose names end as those of half-made files of
-ours lie in the folder while the command goes on. The last line sums up; the exit code is 1 if a stopped command shows a
-traceback or another exit code than it should, or if afterwards a byte of a result or of the user's differs.
+ours lie in the folder while the command goes on. The exit code is 1 if a stopped command shows a traceback or another
+exit code than it should, or if afterwards a byte of a result or of the user's differs.
 """
 
 import argparse
@@ -22,6 +22,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ from anchorscope import __main__ as program
 from anchorscope import pipeline  # noqa: F401 - imported once, for all children
 from anchorscope.detecting import detect, score  # noqa: F401
 from anchorscope.files import PARTIAL, partial_of
-from kill_and_resume import WRITES
+from kill_and_resume import SAME, WRITES, report_of
+from reporting import Parser, Report, at_least, run_script, say
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-MINE = f"mine.txt{PARTIAL}", f"figures{PARTIAL}/mine.txt", f"results{PARTIAL}"
+MINE = (f"mine.txt{PARTIAL}", f"figures{PARTIAL}/mine.txt", f"results{PARTIAL}")
 """Files of the user's, which look as if they were ours."""
 SECONDS = re.compile(rb"\b[0-9][0-9.,]* s\b")
 """On a page: two undisturbed commands may take the same time by chance, and a third another one."""
@@ -69,23 +71,25 @@ class Ended:
 
 
 def main() -> int:
-    words = argparse.ArgumentParser(description=__doc__)
-    words.add_argument("--model", required=True)
-    words.add_argument("--dataset", required=True)
-    words.add_argument("--command", choices=("run", "fit", "detect", "score"))
-    words.add_argument("--stops", type=int, default=10)
-    words.add_argument("--full", type=int, default=5)
-    words.add_argument("--seed", type=int, default=0)
-    given = words.parse_args()
+    """The program."""
+    parser = Parser(__doc__)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--dataset", required=True)
+    commands = ("run", "fit", "detect", "score")
+    parser.add_argument("--command", choices=commands, required=True)
+    parser.add_argument("--stops", type=at_least(0), default=10)
+    parser.add_argument("--full", type=at_least(0), default=5, help="disks")
+    parser.add_argument("--seed", type=at_least(0), default=0)
+    return run_script(parser, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """All stops and full disks, a row each."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        job = make_job(given, Path(folder))
-        wrong = try_all(job, given.stops, given.full, random.Random(given.seed))
-    sys.stdout.write(
-        f"{given.command}: {given.stops} stops and {given.full} full disks, {len(wrong)} wrong, "
-        f"{time.monotonic() - began:.0f} s\n"
-    )
-    return 1 if wrong else 0
+        job = make_job(options, Path(folder))
+        rows = try_all(job, options.stops, options.full, random.Random(options.seed))
+    return report_of("stops", rows, time.monotonic() - began)
 
 
 def make_job(given: argparse.Namespace, folder: Path) -> Job:
@@ -109,34 +113,42 @@ def make_job(given: argparse.Namespace, folder: Path) -> Job:
     return Job(["score", "--detector", str(bundle), *scores], out, folder / "empty")
 
 
-def try_all(job: Job, stops: int, full: int, rng: random.Random) -> list[str]:
-    """What went wrong, one line each."""
+def try_all(
+    job: Job, stops: int, full: int, rng: random.Random
+) -> list[dict[str, Any]]:
+    """What came of every stop and of every full disk."""
     usual, reference = undisturbed(job)
-    wrong: list[str] = []
+    rows = []
     for number in range(stops):
-        sent, at_write = SIGNALS[number % len(SIGNALS)], number % 2 == 0
+        sent = SIGNALS[number % len(SIGNALS)]
         moment = rng.randrange(usual.writes)
         seconds = rng.uniform(0, usual.seconds)
-
-        def stop(sent: int = sent) -> None:
-            os.kill(os.getpid(), sent)
-
         job.begin()
-        if at_write:
-            ended = call(job.words, moment, stop)
+        if number % 2 == 0:
+            place = f"write {moment}"
+            ended = call(job.words, moment, partial(_signal_myself, sent))
         else:
+            place = f"{seconds:.2f} s"
             ended = call(job.words, stop_after=(seconds, sent))
-        place = f"write {moment}" if at_write else f"{seconds:.2f} s"
-        codes = (-sent,) if sent == signal.SIGKILL else (128 + sent,)
-        codes = codes if at_write else (0, *codes)
-        wrong += wrongs(f"{sent.name} at {place}", job, ended, codes, reference)
+        codes = {-sent if sent == signal.SIGKILL else 128 + sent}
+        if number % 2:
+            codes.add(0)
+        wrong = wrongs(job, ended, codes, reference)
+        rows.append(_row(f"{sent.name} at {place}", ended, wrong))
     for _ in range(full):
         moment = rng.randrange(usual.writes)
         job.begin()
         ended = call(job.words, moment, fill_disk)
         # What is only worth remembering (hashes of files) need not be written.
-        wrong += wrongs(f"full at write {moment}", job, ended, (0, 2), reference)
-    return wrong
+        wrong = wrongs(job, ended, {0, 2}, reference)
+        rows.append(_row(f"full at write {moment}", ended, wrong))
+    return rows
+
+
+def _row(what: str, ended: Ended, wrong: list[str]) -> dict[str, Any]:
+    then = "; ".join(wrong) or SAME
+    say(f"{what}: exit code {ended.code}, then {then}")
+    return {"stopped": what, "exit_code": ended.code, "then": then}
 
 
 def undisturbed(job: Job) -> tuple[Ended, dict[str, bytes | None]]:
@@ -154,11 +166,7 @@ def undisturbed(job: Job) -> tuple[Ended, dict[str, bytes | None]]:
 
 
 def wrongs(
-    what: str,
-    job: Job,
-    ended: Ended,
-    codes: tuple[int, ...],
-    reference: dict[str, bytes | None],
+    job: Job, ended: Ended, codes: set[int], reference: dict[str, bytes | None]
 ) -> list[str]:
     """What is not as it should be, now and after the same command."""
     wrong: list[str] = []
@@ -180,8 +188,6 @@ def wrongs(
         lost = [name for name in mine if found.pop(name, b"") != b"mine"]
         wrong += [f"lost {lost}"] if lost else []
         wrong += differences(found, reference)
-    sys.stdout.write(f"{what}: exit code {ended.code}, then {wrong or 'the same'}\n")
-    sys.stdout.flush()
     return wrong
 
 
@@ -207,6 +213,10 @@ def files_of(folder: Path) -> dict[str, bytes]:
         if Path(name).stem == "report":
             content[name] = SECONDS.sub(b"0 s", content[name])
     return content
+
+
+def _signal_myself(sent: int) -> None:
+    os.kill(os.getpid(), sent)
 
 
 def fill_disk() -> None:

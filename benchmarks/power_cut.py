@@ -1,13 +1,14 @@
 """Cuts the power while a run writes: copies the disk as it is at random writes, mounts the copy, goes on, compares.
 
-    python tools/power_cut.py --model FOLDER --dataset QUESTIONS --cuts 12 [--job fresh]     (needs root)
+    python benchmarks/power_cut.py --model FOLDER --dataset QUESTIONS --cuts 12 [--job fresh]     (needs root)
 
 The disk is an ext4 image that commits by itself only every five minutes and does not guess what should be flushed:
 whatever was not brought to the disk is lost. The run waits at chosen writes, the image is copied, and the run goes on.
 Every copy is what a power cut at that moment leaves: it is mounted, its journal replayed, and the same command goes on
-with it. The last line sums up; the exit code is 1 if a table, a file or a note of the user's differs.
+with it. The exit code is 1 if a table, a file or a note of the user's differs.
 """
 
+import argparse
 import contextlib
 import os
 import random
@@ -26,14 +27,18 @@ from anchorscope.verifying import verify
 from kill_and_resume import (
     JOBS,
     MINE,
+    SAME,
     WRITES,
-    asked_for,
     begin,
     differences,
     forked,
+    parser_of,
+    recipe_of,
+    report_of,
     run,
     undisturbed,
 )
+from reporting import Report, at_least, run_script
 
 MEGABYTES = 256
 OPTIONS = "loop,commit=300,noauto_da_alloc"
@@ -41,30 +46,35 @@ OPTIONS = "loop,commit=300,noauto_da_alloc"
 
 def main() -> int:
     """The program."""
-    given, recipe = asked_for(str(__doc__), "--cuts", 12)
+    parser = parser_of(str(__doc__))
+    parser.add_argument("--cuts", type=at_least(1), default=12)
+    return run_script(parser, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """All power cuts, a row each."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        told, wrong = cut_power(
-            recipe, Path(folder), given.cuts, random.Random(given.seed), given.job
+        rows = cut_power(
+            recipe_of(options),
+            Path(folder),
+            options.cuts,
+            rng=random.Random(options.seed),
+            job=options.job,
         )
-    for line in [*told, *wrong]:
-        sys.stdout.write(f"{line}\n")
-    sys.stdout.write(
-        f"{len(told)} power cuts, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n"
-    )
-    return 1 if wrong else 0
+    return report_of("power_cuts", rows, time.monotonic() - began)
 
 
 def cut_power(
-    recipe: Recipe, folder: Path, cuts: int, rng: random.Random, job: str
-) -> tuple[list[str], list[str]]:
+    recipe: Recipe, folder: Path, cuts: int, *, rng: random.Random, job: str
+) -> list[dict[str, Any]]:
     """What was found after every cut, and what went wrong."""
     whole, n_writes, reference = undisturbed(recipe, folder, job)
-    n_writes = (
-        n_writes * 9 // 10
-    )  # a run that has less to remember writes a little less
+    # A run that has less to remember writes a little less.
+    n_writes = n_writes * 9 // 10
     moments = sorted(rng.sample(range(n_writes), cuts))
-    image, disk = folder / "disk.img", folder / "disk"
+    image = folder / "disk.img"
+    disk = folder / "disk"
     disk.mkdir()
     with image.open("wb") as empty:
         empty.truncate(MEGABYTES << 20)
@@ -76,19 +86,17 @@ def cut_power(
         with stopped_at(partial(JOBS[job], recipe, disk / "run"), moments) as stops:
             for moment in stops:
                 copies.append((moment, copied(image, folder / f"cut-{moment}.img")))
-                if (disk / "run" / "index.json").exists() and not (
-                    disk / "run" / MINE
-                ).exists():
-                    (disk / "run" / MINE).write_text("mine")
+                out = disk / "run"
+                if (out / "index.json").exists() and not (out / MINE).exists():
+                    (out / MINE).write_text("mine")
                     os.sync()
-    told, wrong = [], []
+    rows = []
     for moment, copy in copies:
         with mounted(copy, disk):
             found, problem = after_cut(recipe, disk / "run", reference)
-        told.append(f"write {moment}: {found}")
-        wrong += [f"write {moment}: {problem}"] if problem else []
+        rows.append({"write": moment, "disk": found, "then": problem or SAME})
         copy.unlink()
-    return told, wrong
+    return rows
 
 
 def after_cut(

@@ -1,6 +1,6 @@
 """Load on a service of this machine, from this machine: latency of one, rates of many, overload, memory in a soak.
 
-    python tools/load_service.py BUNDLE [--json] [--processes 1] [--overload-seconds 20] [--soak-minutes 10]
+    python benchmarks/load_service.py BUNDLE [--json] [--processes 1] [--overload-seconds 20] [--soak-minutes 10]
 
 Everything is bounded in count and in time. The rate without a service is measured in the same run, in this process and
 before the service starts, on the same items with the same number of threads, so that ratios hold on whatever machine.
@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
+from reporting import Parser, Report, machine, run_script
 
 POOLS = 64
 """Pools of connections that requests at fixed times are spread over."""
@@ -336,30 +338,26 @@ def start(options: argparse.Namespace) -> tuple[subprocess.Popen[str], str]:
     return running, json.loads(line)["url"]
 
 
-def main() -> None:
-    """Measures, and tells."""
+def main() -> int:
+    """The program."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the service ends with it
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = Parser(__doc__)
     parser.add_argument("bundle")
     parser.add_argument("--model", default=None)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument(
-        "--requests", type=int, default=50, help="requests of one client"
-    )
-    parser.add_argument(
-        "--items",
-        type=int,
-        default=256,
-        help="requests of 8 and of 32 clients, one item each",
-    )
+    parser.add_argument("--requests", type=int, default=50, help="of one client")
+    parser.add_argument("--items", type=int, default=256, help="of 8 and 32 clients")
     parser.add_argument("--processes", type=int, default=1, help="of the service")
     parser.add_argument(
         "--overload-seconds", type=float, default=20.0, help="0 leaves the overload out"
     )
     parser.add_argument("--soak-minutes", type=float, default=0.0)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    return run_script(parser, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """One client, many, an overload and a soak, against the same items without a service."""
     alone = in_process(options.bundle, options)
     running, url = start(options)
     try:
@@ -379,20 +377,29 @@ def main() -> None:
     finally:
         running.terminate()
         running.wait(60)
-    one, pass_s = found["clients_1"], alone["pass_p50_s"]
-    found["ratios"] = {
-        "one_client_p50_over_pass": one["p50_s"] / pass_s,
-        "one_client_is_within_bar": one["p50_s"] <= 1.3 * pass_s + 0.010,
-        "clients_8_over_in_process": found["clients_8"]["items_per_s"]
-        / alone["items_per_s"],
-        "clients_32_over_in_process": found["clients_32"]["items_per_s"]
-        / alone["items_per_s"],
+    pass_s = alone["pass_p50_s"]
+    rate = alone["items_per_s"]
+    one = found["clients_1"]["p50_s"]
+    ratios = {"one_p50_over_pass": one / pass_s}
+    rows = [{"load": "no service", "items_per_s": rate, "p50_s": pass_s}]
+    for name, row in found.items():
+        if "items_per_s" in row and name != "in_process":
+            ratios[f"{name}_over_in_process"] = row["items_per_s"] / rate
+            rows.append(
+                {"load": name, "of_no_service": row["items_per_s"] / rate, **row}
+            )
+    notes = [f"one client is within its bar: {one <= 1.3 * pass_s + 0.010}"]
+    further = [name for name in ("overload", "soak") if name in found]
+    notes += [f"{name}: {json.dumps(found[name])}" for name in further]
+    columns = {
+        "load": "{}",
+        "items_per_s": "{:.3g}",
+        "of_no_service": "{:.2f}",
+        "p50_s": "{:.3f}",
+        "p95_s": "{:.3f}",
     }
-    if options.json:
-        sys.stdout.write(json.dumps(found) + "\n")
-        return
-    for name, value in found.items():
-        sys.stdout.write(f"{name}: {json.dumps(value)}\n")
+    facts = {"service_processes": options.processes, "machine": machine()}
+    return Report(facts, columns, rows, notes, details=found | {"ratios": ratios})
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from anchorscope.bench import implementations
-from anchorscope.bench.implementations import KINDS, Plain, best_size, cut_mask, make
-from anchorscope.bench.measuring import Item, Workload
+import ways
 from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.loading import load
+from ways import KINDS, Plain, best_size, cut_mask, make
+from workload import Item, Workload
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def from_disk(save_tiny) -> LanguageModel:
 def ready(name: str, lm: LanguageModel):
     needs = KINDS[name][1]
     if needs is not None and find_spec(needs) is None:
-        pytest.skip(f"{needs} is not installed (the extra `bench`)")
+        pytest.skip(f"{needs} is not installed (benchmarks/requirements.txt)")
     return make(name, lm)
 
 
@@ -84,7 +84,7 @@ def test_the_mask_is_the_definition():
 
 def test_the_best_batch_size_is_the_largest_that_fits_and_pays(monkeypatch):
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
-    monkeypatch.setattr(implementations, "time", clock)
+    monkeypatch.setattr(ways, "time", clock)
 
     def run(size: int) -> None:
         if size > 8:
@@ -94,16 +94,3 @@ def test_the_best_batch_size_is_the_largest_that_fits_and_pays(monkeypatch):
     size, told = best_size(torch.device("cpu"), 100, run)
     assert size == 8
     assert told.startswith("batch 8")
-
-
-def test_tokens_that_run_are_counted(tiny_llama, workload):
-    tokens, layers = workload.tokens, tiny_llama.n_layers
-    plain, batched, own = (
-        make(name, tiny_llama) for name in ("plain", "plain-batched", "anchorscope")
-    )
-    assert plain.tokens("knockout", workload) == 2 * tokens
-    assert plain.tokens("single-layer", workload) == layers * tokens
-    assert batched.tokens("single-layer", workload) == tokens * (
-        1 + sum(range(1, layers + 1)) / layers
-    )
-    assert own.tokens("knockout", workload) < 2 * tokens

@@ -1,4 +1,4 @@
-"""The timed implementations: each does all of the work in its own way, and all give the same states.
+"""The ways of `peers.py`: each does all of the work in its own manner, and all give the same states.
 
 `anchorscope` uses the engine, as a run does. `plain` does what papers' scripts do: one item at a time, eager attention,
 an explicit mask, the whole forward pass; a single layer costs a full pass. `plain-batched`, the baseline that counts,
@@ -13,13 +13,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from itertools import takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from anchorscope.bench.measuring import Item, Workload
 from anchorscope.engine.batching import MOST_AT_ONCE, memory_facts, plan_batches
 from anchorscope.engine.capture import capture, refuse_idle_cuts
 from anchorscope.engine.decode import decode, decoded_lengths
@@ -34,6 +32,7 @@ from anchorscope.models.devices import (
 )
 from anchorscope.models.families import part_at
 from anchorscope.models.language_model import LanguageModel
+from workload import Item, Workload
 
 SIZES = {"cpu": (4, 8, 16, 32), "cuda": (32, 128, 512, 1024)}
 """Batch sizes that are tried."""
@@ -49,8 +48,6 @@ class Implementation:
 
     size = 1
     """Items that run together."""
-    restarts = True
-    """Whether a cut in one layer starts at that layer; otherwise it is a full pass."""
     kernel: str | None = None
     """The attention kernel; None for the fastest."""
 
@@ -94,13 +91,6 @@ class Implementation:
                     states[layer, layer:, batch] = from_there
         return states
 
-    def tokens(self, work: str, workload: Workload) -> float:
-        """Tokens that run through all blocks; a restart at layer k runs the layers from k on, after one clean pass."""
-        n = self.lm.n_layers
-        return workload.tokens * (
-            2 if work == "knockout" else 1 + (n + 1) / 2 if self.restarts else n
-        )
-
     def tune(self, workload: Workload) -> str:
         """Finds the fastest setting (the batch size) before anything is measured, and describes it."""
         return self.tune_size(
@@ -124,16 +114,14 @@ class Own(Implementation):
     def __init__(self, lm: LanguageModel) -> None:
         super().__init__(lm)
         self.batch_tokens = memory_facts(lm).tokens
-        self.compiled = (
-            lm.device.type == "cuda"
-        )  # as in a run that is large enough to repay it
+        # As in a run that is large enough to repay it.
+        self.compiled = lm.device.type == "cuda"
 
     def tune(self, workload: Workload) -> str:
         """A run doesn't choose by timing, so neither does this; blocks are compiled here."""
         self.knockout(workload)
-        return f"batches of {self.batch_tokens} tokens" + (
-            ", compiled blocks" if self.compiled else ""
-        )
+        compiled = ", compiled blocks" if self.compiled else ""
+        return f"batches of {self.batch_tokens} tokens{compiled}"
 
     def knockout(self, workload: Workload) -> Tensor:
         return self._states(workload, [CLEAN, Variant(dict(enumerate(workload.cuts)))])
@@ -148,69 +136,39 @@ class Own(Implementation):
         states = self._states(
             workload, [Variant(cuts, range(layer, layer + 1)) for layer in layers]
         )
+        # What lies below the cut is the clean run's, and not part of the work.
         for layer in layers:
-            states[layer, :layer] = (
-                0  # what lies below the cut is the clean run's, and not part of the work
-            )
+            states[layer, :layer] = 0
         return states
 
-    def tokens(self, work: str, workload: Workload) -> float:
-        """Every row only from where its cut begins, and from its layer on."""
-        n_layers, rows = (
-            self.lm.n_layers,
-            [(item.length, min(item.keys) + 1) for item in workload.items],
-        )
-        clean = sum(length - workload.shared for length, _ in rows)
-        changed = sum(length - first for length, first in rows)
-        single = work == "single-layer"
-        run = workload.shared + clean + changed * ((n_layers + 1) / 2 if single else 1)
-        # After the last block's attention only the tokens that are read go on.
-        dropped = (
-            clean
-            + changed * (n_layers if single else 1)
-            - len(rows) * (n_layers if single else 2)
-        )
-        block = self.lm.layers[-1]
-        after_attention = sum(
-            tensor.numel() for tensor in getattr(block, self.lm.family.mlp).parameters()
-        )
-        whole = sum(tensor.numel() for tensor in block.parameters())
-        return run - dropped * (after_attention / whole) / n_layers
-
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
-        lm, ends, prompts, longest = (
-            self.lm,
-            set(workload.end_tokens),
-            workload.prompts,
-            workload.new_tokens,
-        )
-        prefix = compute_prefix(
-            lm,
-            prompts[0][
-                : shared_prefix_length(prompts, [len(ids) - 1 for ids in prompts])
-            ],
-        )
-        batches = plan_batches(
-            decoded_lengths(prompts, prefix.length, longest), self.batch_tokens
-        )
+        lm = self.lm
+        prompts = workload.prompts
+        room = [len(ids) - 1 for ids in prompts]
+        prefix = compute_prefix(lm, prompts[0][: shared_prefix_length(prompts, room)])
+        lengths = decoded_lengths(prompts, prefix.length, workload.new_tokens)
         answers = decode(
-            lm, prompts, prefix, batches, longest, lambda token, before: token in ends
+            lm,
+            prompts,
+            prefix,
+            plan_batches(lengths, self.batch_tokens),
+            workload.new_tokens,
+            lambda token, before: False,
         )
         return [answer.ids for answer in answers]
 
     def _states(self, workload: Workload, variants: list[Variant]) -> Tensor:
         lm = self.lm
-        states_by_variant = empty_on_host(
-            (len(variants), lm.n_layers, len(workload.items), lm.d_model), lm.dtype
-        )
+        shape = (len(variants), lm.n_layers, len(workload.items), lm.d_model)
+        states_by_variant = empty_on_host(shape, lm.dtype)
 
         def keep(key: tuple[int, list[int]], states: Tensor) -> None:
-            states_by_variant[key[0]].index_copy_(1, torch.tensor(key[1]), states)
+            variant, batch = key
+            states_by_variant[variant].index_copy_(1, torch.tensor(batch), states)
 
         def put(variant: int, batch: list[int], states: Tensor) -> None:
-            turned = (
-                states[:, 0, _ATTENTION].transpose(0, 1).contiguous()
-            )  # by the device, which does it faster
+            # Turned by the device, which does it faster.
+            turned = states[:, 0, _ATTENTION].transpose(0, 1).contiguous()
             to_host.put((variant, batch), turned)
 
         to_host = ToHost(keep)
@@ -221,17 +179,15 @@ class Own(Implementation):
             for at, item in enumerate(sequences)
         ]
         batches = plan_batches(lengths, min(self.batch_tokens, MOST_AT_ONCE))
-        refuse_idle_cuts(
-            capture(
-                lm, sequences, prefix, batches, put, variants, compiled=self.compiled
-            )()
+        run = capture(
+            lm, sequences, prefix, batches, put, variants, compiled=self.compiled
         )
+        refuse_idle_cuts(run())
         to_host.finish()
         return states_by_variant
 
 
 class Plain(Implementation):
-    restarts = False
     kernel = "eager"
 
     def tune(self, workload: Workload) -> str:
@@ -280,29 +236,24 @@ class PlainBatched(Implementation):
         output: Any = lm.model_stack(
             input_ids=ids, output_hidden_states=True, use_cache=False
         )
-        for layer, stream in enumerate(
-            output.hidden_states[:-1]
-        ):  # the last one is normed, and not needed
+        # The last one is normed, and not needed.
+        for layer, stream in enumerate(output.hidden_states[:-1]):
             states: list[Tensor] = []
             with _last_states(lm, states, rows, last):
                 for later in range(layer, lm.n_layers):
-                    rotary = lm.rotary(later, stream, positions)
-                    block, in_block = (
-                        _model_layers(lm)[later],
-                        mask if later == layer else None,
+                    block = _model_layers(lm)[later]
+                    output = block(
+                        stream,
+                        attention_mask=mask if later == layer else None,
+                        position_embeddings=lm.rotary(later, stream, positions),
                     )
-                    stream = _first(
-                        block(
-                            stream, attention_mask=in_block, position_embeddings=rotary
-                        )
-                    )
+                    stream = _first(output)
             yield torch.stack(states).cpu()
 
     def generate(self, workload: Workload) -> list[tuple[int, ...]]:
-        """transformers' own `generate`, padded on the left: greedy answers, without the token that ends them."""
-        order = sorted(
-            range(len(workload.prompts)), key=lambda index: len(workload.prompts[index])
-        )
+        """transformers' own `generate`, padded on the left: greedy answers of one length."""
+        prompts = workload.prompts
+        order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
         answers: dict[int, tuple[int, ...]] = {}
         with attention_kernel(self.lm):
             for start in range(0, len(order), self.size):
@@ -314,31 +265,21 @@ class PlainBatched(Implementation):
     def _generate(self, workload: Workload, batch: list[int]) -> list[tuple[int, ...]]:
         prompts = [workload.prompts[index] for index in batch]
         longest = max(len(prompt) for prompt in prompts)
-        ids = [[*[0] * (longest - len(prompt)), *prompt] for prompt in prompts]
+        ids = [[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts]
         seen = [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts]
-        ends = list(workload.end_tokens)
-        # Tokens that end an answer are given as end-of-text tokens: checked on the device, without any text.
-        ending: dict[str, Any] = {
-            "eos_token_id": ends or None,
-            "pad_token_id": ends[0] if ends else 0,
-        }
+        no_end: dict[str, Any] = {"eos_token_id": None, "pad_token_id": 0}
         output = self.lm.model.generate(
             input_ids=torch.tensor(ids, device=self.lm.device),
             attention_mask=torch.tensor(seen, device=self.lm.device),
             max_new_tokens=workload.new_tokens,
             do_sample=False,
-            **ending,
+            **no_end,
         )
-        return [
-            tuple(takewhile(lambda token: token not in ends, row))
-            for row in output[:, longest:].tolist()
-        ]
+        return [tuple(row) for row in output[:, longest:].tolist()]
 
 
 class WithTransformerLens(Implementation):
     """TransformerLens as its own examples use it."""
-
-    restarts = False
 
     def __init__(self, lm: LanguageModel) -> None:
         from transformer_lens.model_bridge import TransformerBridge
@@ -479,7 +420,7 @@ def make(name: str, lm: LanguageModel) -> Implementation:
     kind, needs = KINDS[name]
     if needs is not None and find_spec(needs) is None:
         raise CannotDo(
-            f"{needs} is not installed; get it with: pip install 'anchorscope[bench]'"
+            f"{needs} is not installed; get it with: pip install -r benchmarks/requirements.txt"
         )
     try:
         return kind(lm)

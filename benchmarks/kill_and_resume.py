@@ -1,12 +1,12 @@
 """Kills runs at random moments (SIGKILL, while they write, rename or remove a file), goes on, and compares the numbers.
 
-    python tools/kill_and_resume.py --model FOLDER --dataset QUESTIONS --moments 30 [--job fresh]
+    python benchmarks/kill_and_resume.py --model FOLDER --dataset QUESTIONS --moments 30 [--job fresh]
 
 `--job fresh` kills `--fresh` on a finished run, whose results have to stay whole until new ones take their place;
 `--job repair` kills a run that makes a lost step and a lost result again. One process imports all and forks a
 child for every run, so that a moment costs a run and not an import. A third of the runs are killed a second time while
-they go on. The last line sums up; the exit code is 1 if anything differs: a table, a file that the index does not list,
-a file of ours moved aside as if it were the user's, a lost note of theirs.
+they go on. The exit code is 1 if anything differs: a table, a file that the index does not list, a file of ours moved
+aside as if it were the user's, a lost note of theirs.
 """
 
 import argparse
@@ -31,10 +31,13 @@ from anchorscope.errors import UserError
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
 from anchorscope.recipe import Recipe, make_recipe
+from reporting import Parser, Report, at_least, machine, run_script
 
 WRITES = ("replace", "fsync", "unlink", "rmdir", "mkdir")
 """Calls of `os` that change the disk, or bring a change to it."""
 MINE = "notes.txt"
+SAME = "the same"
+"""What is left of a kill."""
 JOBS: dict[str, Callable[[Recipe, Path], Any]] = {
     "run": lambda recipe, out: run_recipe(recipe, out),
     "fresh": lambda recipe, out: run_recipe(recipe, out, fresh=True),
@@ -45,53 +48,66 @@ JOBS: dict[str, Callable[[Recipe, Path], Any]] = {
 
 def main() -> int:
     """The program."""
-    given, recipe = asked_for(str(__doc__), "--moments", 30)
+    parser = parser_of(str(__doc__))
+    parser.add_argument("--moments", type=at_least(1), default=30)
+    return run_script(parser, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """All kills, a row each."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        wrong = kill_and_resume(
-            recipe, Path(folder), given.moments, random.Random(given.seed), given.job
+        rows = kill_and_resume(
+            recipe_of(options),
+            Path(folder),
+            options.moments,
+            rng=random.Random(options.seed),
+            job=options.job,
         )
-    for line in wrong:
-        sys.stdout.write(f"{line}\n")
-    sys.stdout.write(
-        f"{given.moments} kills, {len(wrong)} wrong, {time.monotonic() - began:.0f} s\n"
-    )
-    return 1 if wrong else 0
+    return report_of("kills", rows, time.monotonic() - began)
 
 
-def asked_for(
-    about: str, how_often: str, times: int
-) -> tuple[argparse.Namespace, Recipe]:
-    """What the command line says, and the small recipe that it means."""
-    words = argparse.ArgumentParser(
-        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    words.add_argument("--model", default="smollm2-135m")
-    words.add_argument("--dataset", default="atlas")
-    words.add_argument(how_often, type=int, default=times)
-    words.add_argument("--seed", type=int, default=0)
-    words.add_argument("--job", choices=list(JOBS), default="run")
-    words.add_argument(
+def report_of(what: str, rows: list[dict[str, Any]], seconds: float) -> Report:
+    """How many of what there were, and how many went wrong; a row says `the same` where nothing did."""
+    wrong = sum(row["then"] != SAME for row in rows)
+    facts = {what: len(rows), "wrong": wrong, "seconds": round(seconds)}
+    columns = dict.fromkeys(rows[0] if rows else (), "{}")
+    facts |= {"machine": machine()}
+    return Report(facts, columns, rows, failed=wrong > 0)
+
+
+def parser_of(about: str) -> Parser:
+    """The options of a small run on a CPU."""
+    parser = Parser(about)
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--dataset", default="atlas")
+    parser.add_argument("--seed", type=at_least(0), default=0)
+    parser.add_argument("--job", choices=list(JOBS), default="run")
+    parser.add_argument(
         "--option",
         action="append",
         default=[],
         metavar="NAME=NUMBER",
         help="of the recipe",
     )
-    given = words.parse_args()
-    options = {
-        name: int(value)
-        for name, _, value in (one.partition("=") for one in given.option)
-    }
-    return given, make_recipe(
+    return parser
+
+
+def recipe_of(options: argparse.Namespace) -> Recipe:
+    """The small recipe that the options mean."""
+    chosen = {}
+    for option in options.option:
+        name, _, value = option.partition("=")
+        chosen[name] = int(value)
+    return make_recipe(
         {
-            "model": given.model,
-            "datasets": (given.dataset,),
+            "model": options.model,
+            "datasets": (options.dataset,),
             "device": "cpu",
             "bootstrap": 100,
             "folds": 3,
             "report": False,
-            **options,
+            **chosen,
         }
     )
 
@@ -114,36 +130,35 @@ def undisturbed(
 
 
 def kill_and_resume(
-    recipe: Recipe, folder: Path, moments: int, rng: random.Random, job: str = "run"
-) -> list[str]:
-    """What went wrong, one line each."""
+    recipe: Recipe, folder: Path, moments: int, *, rng: random.Random, job: str = "run"
+) -> list[dict[str, Any]]:
+    """What came of every kill."""
     whole, n_writes, reference = undisturbed(recipe, folder, job)
-    moments_of = sorted(rng.sample(range(n_writes), min(moments, n_writes)))
-    wrong: list[str] = []
-    for number, moment in enumerate(moments_of):
+    rows = []
+    for number, moment in enumerate(
+        sorted(rng.sample(range(n_writes), min(moments, n_writes)))
+    ):
         out = folder / f"run-{number}"
         begin(job, whole, out)
-        again = [moment] + (
-            [rng.randrange(max(1, n_writes - moment))] if number % 3 == 0 else []
-        )
+        again = [moment]
+        if number % 3 == 0:
+            again.append(rng.randrange(max(1, n_writes - moment)))
+        wrong: list[str] = []
         for die_at in again:
             left = forked(partial(run, recipe, out, die_at=die_at, job=job))
             if left not in (0, -signal.SIGKILL):
-                wrong.append(
-                    f"killed at {again} of {n_writes}: went on with exit code {left}"
-                )
+                wrong.append(f"went on with exit code {left}")
             if job == "fresh" and (lost := old_results_lost(out)):
-                wrong.append(f"killed at {again} of {n_writes}: {lost}")
-            if (
-                out / "index.json"
-            ).exists():  # before that, a file of the user's makes the folder theirs
+                wrong.append(lost)
+            # Before there is an index, a file of the user's makes the folder theirs.
+            if (out / "index.json").exists():
                 (out / MINE).write_text("mine")
         left = forked(partial(run, recipe, out))
-        problem = f"exit code {left}" if left else differences(out, reference)
-        if problem:
-            wrong.append(f"killed at {again} of {n_writes}: {problem}")
+        wrong.append(f"exit code {left}" if left else differences(out, reference))
+        then = "; ".join(filter(None, wrong)) or SAME
+        rows.append({"killed_at": again, "of": n_writes, "then": then})
         shutil.rmtree(out)
-    return wrong
+    return rows
 
 
 def begin(job: str, whole: Path, out: Path) -> None:

@@ -1,1 +1,0 @@
-"""Speed on this machine, against other ways to do the same work; see `benchmarks/README.md`."""
