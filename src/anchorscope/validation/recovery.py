@@ -81,7 +81,7 @@ def read_scores(run: Path, items: Items) -> list[Score]:
         *_baselines(run, items),
         *_interventions(run, items),
         *_values(run, items),
-        *_assignments(run, items),
+        _pathways(run, items),
     ]
 
 
@@ -95,12 +95,8 @@ def _headline(run: Path) -> pl.Expr:
 def _at_reference(run: Path, items: Items) -> pl.DataFrame:
     """Log-odds of every run of every item at its reference layer, before and after."""
     at_headline = _headline(run)
-    paths = pl.read_parquet(run / "pathways.parquet").filter(
-        at_headline & (pl.col("assignment") == "plain")
-    )
-    effects = pl.read_parquet(run / "effects.parquet").filter(
-        at_headline & (pl.col("probe") == "full")
-    )
+    paths = pl.read_parquet(run / "pathways.parquet").filter(at_headline)
+    effects = pl.read_parquet(run / "effects.parquet").filter(at_headline)
     return (
         effects.join(
             paths.select("dataset", "item_id", "reference_layer"),
@@ -170,25 +166,19 @@ def _probability(log_odds: str) -> pl.Expr:
     return 0.5 * (1 + (0.5 * pl.col(log_odds) * pl.col("sign")).tanh())
 
 
-def _assignments(run: Path, items: Items) -> list[Score]:
-    """The calls of the rules that the report shows; the call itself is the score."""
+def _pathways(run: Path, items: Items) -> Score:
+    """The calls of the paper's rule; the call itself is the score."""
     paths = pl.read_parquet(run / "pathways.parquet").filter(_headline(run))
-    scores = []
-    for (assignment, probe), rows in paths.group_by(
-        "assignment", "probe", maintain_order=True
-    ):
-        called = rows.select(
-            "item_id",
-            value=pl.col("pathway").replace_strict(
-                {"Q-Anchored": 1.0, "A-Anchored": 0.0},
-                default=None,
-                return_dtype=pl.Float64,
-            ),
-        )
-        values = _over_items(called, "value", items)
-        name = str(assignment) if probe == "full" else f"{assignment} {probe}"
-        scores.append(Score("rules", name, values, values))
-    return scores
+    called = paths.select(
+        "item_id",
+        value=pl.col("pathway").replace_strict(
+            {"Q-Anchored": 1.0, "A-Anchored": 0.0},
+            default=None,
+            return_dtype=pl.Float64,
+        ),
+    )
+    values = _over_items(called, "value", items)
+    return Score("rules", "plain", values, values)
 
 
 def _values(run: Path, items: Items) -> list[Score]:
@@ -315,7 +305,7 @@ def _recalls(
             yield f"label_bias_{pathway}", "all", bias, sizes[pathway]
 
 
-MAIN_WAYS = {"saliency": "share, log_odds", "rules": "corrected"}
+MAIN_WAYS = {"saliency": "share, log_odds"}
 """The way of doing an experiment that stands for it, where it is not the first."""
 BIASED = 0.1
 """A rule whose recall differs by more than this between true and false answers, interval and all, follows the label."""
@@ -339,11 +329,9 @@ def sentences(items: Items, recovery: pl.DataFrame) -> list[str]:
         f"all items right, and only those are sorted."
     )
     lines = []
-    rules = recovery.filter(pl.col("experiment") == "rules")
-    for rule in ("plain", "corrected"):
-        of_rule = rules.filter(pl.col("rule_or_variant") == rule)
-        if of_rule.height:
-            lines.append(f"The {rule} rule {_recall_words(of_rule)}")
+    rule = recovery.filter(pl.col("experiment") == "rules")
+    if rule.height:
+        lines.append(f"The plain rule {_recall_words(rule)}")
     return [*lines, *_controls(recovery), about]
 
 

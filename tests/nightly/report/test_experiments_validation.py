@@ -22,7 +22,7 @@ def test_the_recovery_table_has_all_true_and_false_side_by_side():
         "0.520 [0.490, 0.550]",
         "400",
     )
-    assert [row[0] for row in table.rows[:2]] == ["knockout"] * 2
+    assert [row[0] for row in table.rows[1:3]] == ["patching"] * 2
     assert table.rows[-1][:2] == ("self-awareness", "–")
 
 
@@ -45,7 +45,7 @@ def test_pages_and_figure_are_written_and_names_stay_text(tmp_path):
         for wanted in (
             "How to read it",
             "0.740 [0.710, 0.770]",
-            "corrected",
+            "patch-same",
             "anchorscope validate",
             *sentences,
         ):
