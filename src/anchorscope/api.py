@@ -2,7 +2,7 @@
 
 run = anchorscope.run(model="smollm2-135m", datasets=["atlas"], limit=600, out="runs/demo")
 run                                                         # in a notebook: the answer card
-run.curves.filter(pl.col("assignment") == "corrected")
+run.curves.filter(pl.col("group") == "Q-Anchored")
 run.figure("evidence_parts")
 
 A finished run is opened without torch.
@@ -71,9 +71,7 @@ class Run(FinishedRun):
 
     items = _table("items", "One row per question asked.")
     effects = _table("effects", "Log-odds before and after every intervention.")
-    pathways = _table(
-        "pathways", "The pathway of every used item under every assignment."
-    )
+    pathways = _table("pathways", "The pathway of every used item.")
     curves = _table("curves", "Mean ΔP per layer.", "csv")
     probe_scores = _table("probe_scores", "AUC per layer, with the baselines.", "csv")
     summary = _table(

@@ -37,11 +37,8 @@ _DECODING = 2.5  # decoding a token takes as long as reading this many: its matr
 _USED = 0.6  # of all answers while labels are unknown: the demo's share after balancing
 _CUT = 0.85  # tokens of a cut item that are run again: those after the first cut one
 _ANSWER_ALONE = 0.2  # tokens of an item without its question
-_PROBE_FOLD, _REFIT_FOLD, _PRINCIPAL = (
-    7e3,
-    3.4e3,
-    6e3,
-)  # operations per number of the states
+_PROBE_FOLD = 3.4e3  # operations per number of the states
+_PRINCIPAL = 6e3  # likewise
 _CLEAN_EVIDENCE, _VIEW = (
     1.2e3,
     0.7e3,
@@ -174,8 +171,8 @@ def step_costs(recipe: Recipe, model: ModelSize, size: DatasetSize) -> dict[str,
         "null-scores": 2 * layers * (_PRINCIPAL * states + _CLEAN_EVIDENCE * reduced),
         "log-probs": 0.0,
         "evidence-parts": _ITEM_TESTS * size.used,
-        "refits": 2 * _REFIT_FOLD * recipe.folds * layers * states,
-        "permuted-refits": _REFIT_FOLD * recipe.folds * states,
+        "refits": 2 * _PROBE_FOLD * recipe.folds * layers * states,
+        "permuted-refits": _PROBE_FOLD * recipe.folds * states,
         "tables": _RESAMPLED
         * recipe.bootstrap
         * size.used

@@ -10,15 +10,10 @@ from typing import Any
 import polars as pl
 
 from anchorscope.artefacts.run_folder import read_manifest, run_again
-from anchorscope.artefacts.schema import (
-    EVIDENCE_ITEM_SCHEMA,
-    SCHEMA_VERSION,
-    UNAVAILABLE_SCHEMA,
-    empty,
-)
+from anchorscope.artefacts.schema import UNAVAILABLE_SCHEMA
 from anchorscope.artefacts.sealed_folder import Damaged, damage
 from anchorscope.artefacts.tables import SCHEMAS, check_table
-from anchorscope.catalogue import EVIDENCE, LOADED
+from anchorscope.catalogue import LOADED
 from anchorscope.errors import UserError
 from anchorscope.json_text import from_json
 from anchorscope.recipe import Recipe, make_recipe, named_folder, read_recipe
@@ -26,8 +21,6 @@ from anchorscope.report.answer_card import AnswerCard, answer_card
 from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings, headline_effects
 
-_LATER = ("experiments", "evidence_parts", "evidence_tests")
-"""Tables that runs of earlier versions lack."""
 FOR_DETECTORS = "for_detectors"
 """Whether a run made only what detectors read, in its manifest."""
 
@@ -55,10 +48,7 @@ class FinishedRun:
         if missing:
             raise self._unusable_error(f"no {missing[0]} in its manifest.json")
         model, recipe = self.manifest["model"], self.recipe
-        layers, has_items = (
-            self.manifest["reference_layers"],
-            self._has("evidence_items.parquet"),
-        )
+        layers = self.manifest["reference_layers"]
         return Findings(
             model=model["name"],
             n_layers=model["n_layers"],
@@ -83,7 +73,7 @@ class FinishedRun:
                 self.manifest["unavailable"], schema=UNAVAILABLE_SCHEMA
             ),
             curve_samples=self.parquet("curve_samples"),
-            effects=self._read(  # the file holds every site, position and probe
+            effects=self._read(  # the file holds every site and position
                 "effects.parquet",
                 lambda path: headline_effects(
                     pl.scan_parquet(path), recipe.site, recipe.position
@@ -91,9 +81,7 @@ class FinishedRun:
             ),
             evidence_parts=self.csv("evidence_parts"),
             evidence_tests=self.csv("evidence_tests"),
-            evidence_items=self.parquet("evidence_items")
-            if has_items
-            else empty(EVIDENCE_ITEM_SCHEMA),
+            evidence_items=self.parquet("evidence_items"),
             parameters=model["parameters"],
             options=self._options if model.get("source") == LOADED else None,
             folder=str(self.home or self.path),
@@ -129,26 +117,17 @@ class FinishedRun:
         return self._read(f"{name}.parquet", pl.read_parquet)
 
     def csv(self, name: str) -> pl.DataFrame:
-        """A CSV table, without columns that only older versions wrote; one that they lack is empty."""
-        schema = SCHEMAS[name]
-        if name in _LATER and not self._has(f"{name}.csv"):
-            return empty(schema)
-
         def read(path: Path) -> pl.DataFrame:
-            table = pl.read_csv(path, schema_overrides=schema, infer_schema_length=None)
-            return table.select(name for name in schema if name in table.columns)
+            return pl.read_csv(
+                path, schema_overrides=SCHEMAS[name], infer_schema_length=None
+            )
 
         return self._read(f"{name}.csv", read)
-
-    def _has(self, file: str) -> bool:
-        return file in self.manifest.get("sha256", {}) or (self.path / file).is_file()
 
     def _read(self, name: str, read: Callable[[Path], pl.DataFrame]) -> pl.DataFrame:
         path = self.checked_file(name)
         if not path.is_file():
-            raise self._unusable_error(
-                f"no {name}: it was made by an older version, or the file was taken away"
-            )
+            raise self._unusable_error(f"no {name}: the file was taken away")
         try:
             table = read(path)
             if path.stem in SCHEMAS:
@@ -199,11 +178,6 @@ def open_finished(path: Path, checked: bool = True) -> FinishedRun:
     if wrong is not None:
         raise _damaged(path, wrong)
     options = read_recipe(path / "recipe.toml")
-    evidence = options.get("evidence")
-    if manifest["schema_version"] < SCHEMA_VERSION and isinstance(
-        evidence, list
-    ):  # some are no longer made
-        options["evidence"] = [name for name in evidence if name in EVIDENCE]
     return FinishedRun(path, manifest, make_recipe(options))
 
 

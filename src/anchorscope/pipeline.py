@@ -148,12 +148,13 @@ def steps_of(recipe: Recipe) -> list[Step]:
         Pass(
             "before-answer", _ITEMS, _HEADLINE, make.before_answer, epoch=2, large=True
         ),
-        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=2),
+        Fit("probes", ("clean-states", "labels"), _FITS, make.probes, epoch=3),
         Fit(
             "clean-scores",
             ("clean-states", "probes"),
             ("fit_device",),
             make.clean_scores,
+            epoch=2,
         ),
         knockout,
         Pass(
@@ -247,7 +248,7 @@ def steps_of(recipe: Recipe) -> list[Step]:
             epoch=4,
             large=True,
         ),
-        Table("tables", tabled, _TABLES, make.tables, epoch=5),
+        Table("tables", tabled, _TABLES, make.tables, epoch=6),
         *(
             _experiment(experiment)
             for experiment in chosen_experiments(recipe.evidence)
@@ -281,7 +282,7 @@ def _effects(experiment: str) -> Step:
         tuple(needs),
         tuple(options),
         made,
-        epoch=2,
+        epoch=3,
         libraries=libraries,
     )
 
@@ -299,7 +300,7 @@ def _experiment(experiment: Experiment) -> Step:
         needs,
         _EXPERIMENTS,
         make.experiment_of(experiment),
-        epoch=2,
+        epoch=3,
         libraries=libraries,
     )
 

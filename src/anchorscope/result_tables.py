@@ -53,14 +53,7 @@ def items_frame(
     headline_pathways = pathways.filter(
         (pl.col("site") == site) & (pl.col("position") == position)
     )
-    assigned = {
-        name: dict(
-            headline_pathways.filter(pl.col("assignment") == name)
-            .select("item_id", "pathway")
-            .iter_rows()
-        )
-        for name in ("plain", "corrected")
-    }
+    assigned = dict(headline_pathways.select("item_id", "pathway").iter_rows())
     sure = [confidence(answer) for answer in answers]
     columns: dict[str, Sequence[Any]] = {
         "dataset": [question.dataset for question in questions],
@@ -91,10 +84,7 @@ def items_frame(
             dict(zip(POSITIONS, tokens.positions, strict=True)) if tokens else None
             for tokens in located
         ],
-        "pathway": [assigned["plain"].get(question.item_id) for question in questions],
-        "pathway_corrected": [
-            assigned["corrected"].get(question.item_id) for question in questions
-        ],
+        "pathway": [assigned.get(question.item_id) for question in questions],
         "metadata": [
             to_json(dict(question.metadata), ascii=False) for question in questions
         ],
@@ -112,12 +102,11 @@ def items_frame(
 def effects_frame(
     dataset: str,
     item_ids: Sequence[str],
-    probes: Sequence[str],
     positions: Sequence[str],
     clean: np.ndarray,
     effects: Sequence[Effect],
 ) -> pl.DataFrame:
-    """effects.parquet: log-odds of "truthful" over the layers, before and after, per item, intervention and probe."""
+    """effects.parquet: log-odds of "truthful" over the layers, before and after, per item and intervention."""
     frames = []
     for effect in effects:
         variants: Any = effect.variant
@@ -125,25 +114,23 @@ def effects_frame(
             variants = [f"{effect.variant} {run + 1}" for run in effect.run]
         for q, position in enumerate(positions):
             for s, site in enumerate(SITES):
-                for p, probe in enumerate(probes):
-                    frame = pl.DataFrame(
-                        {
-                            "dataset": dataset,
-                            "item_id": [item_ids[index] for index in effect.items],
-                            "intervention": effect.intervention,
-                            "probe": probe,
-                            "site": site,
-                            "position": position,
-                            "variant": variants,
-                            "n_cut": effect.n_cut,
-                            "n_candidates": effect.n_candidates,
-                            "attention_ratio": effect.attention_ratio,
-                            "logit_clean": _layer_lists(clean[effect.items, q, s, p]),
-                            "logit_after": _layer_lists(effect.logits[:, q, s, p]),
-                        },
-                        schema_overrides=EFFECT_SCHEMA,
-                    )
-                    frames.append(frame)
+                frame = pl.DataFrame(
+                    {
+                        "dataset": dataset,
+                        "item_id": [item_ids[index] for index in effect.items],
+                        "intervention": effect.intervention,
+                        "site": site,
+                        "position": position,
+                        "variant": variants,
+                        "n_cut": effect.n_cut,
+                        "n_candidates": effect.n_candidates,
+                        "attention_ratio": effect.attention_ratio,
+                        "logit_clean": _layer_lists(clean[effect.items, q, s]),
+                        "logit_after": _layer_lists(effect.logits[:, q, s]),
+                    },
+                    schema_overrides=EFFECT_SCHEMA,
+                )
+                frames.append(frame)
     return pl.concat(frames).select(*EFFECT_SCHEMA)
 
 
@@ -199,16 +186,12 @@ def counts_frame(
     )
 
 
-def probe_tensors(
-    dataset: str, probes: Sequence[str], fitted: Mapping[str, ProbeSet]
-) -> dict[str, Tensor]:
-    """probes.safetensors: `DATASET/SITE/POSITION/PROBE/weight` [fold, layer, d_model] and `/bias` [fold, layer]."""
+def probe_tensors(dataset: str, fitted: Mapping[str, ProbeSet]) -> dict[str, Tensor]:
+    """probes.safetensors: `DATASET/SITE/POSITION/weight` [fold, layer, d_model] and `/bias` [fold, layer]."""
     tensors = {}
-    for location, probe_set in fitted.items():
-        for index, probe in enumerate(probes):
-            name = f"{dataset}/{location}/{probe}"
-            tensors[f"{name}/weight"] = probe_set.weight[index].contiguous()
-            tensors[f"{name}/bias"] = probe_set.bias[index].contiguous()
+    for place, probe_set in fitted.items():
+        tensors[f"{dataset}/{place}/weight"] = probe_set.weight
+        tensors[f"{dataset}/{place}/bias"] = probe_set.bias
     return tensors
 
 

@@ -40,7 +40,6 @@ from anchorscope.models.language_model import ModelIdentity
 from anchorscope.models.sources import MARK
 from anchorscope.plan.interventions import Missing
 from anchorscope.plugins import installed
-from anchorscope.probes.crossfit import PROBES
 from anchorscope.recipe import Recipe, to_toml
 from anchorscope.report.run_page import write_all
 from anchorscope.spans.question_spans import RULES
@@ -168,7 +167,7 @@ def dataset_result(run: DatasetRun) -> DatasetResult:
             **run["evidence-parts"],
             **read_by_detectors.tables,
             "effects": result_tables.effects_frame(
-                run.name, ids, PROBES, job.positions, run["clean-scores"], run.effects
+                run.name, ids, job.positions, run["clean-scores"], run.effects
             ),
             "experiments": result_tables.experiments_frame(
                 job.model_name, run.name, headline, results
@@ -178,8 +177,8 @@ def dataset_result(run: DatasetRun) -> DatasetResult:
             ),
             "unavailable": result_tables.unavailable_frame(run.name, missing),
         },
-        probes=result_tables.probe_tensors(run.name, PROBES, fitted),
-        reference_layers=tuple(run.headline_probes.reference[0].tolist()),
+        probes=result_tables.probe_tensors(run.name, fitted),
+        reference_layers=tuple(run.headline_probes.reference.tolist()),
         notes=(
             *(
                 f"probe not converged: {name}"

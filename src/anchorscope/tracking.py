@@ -17,7 +17,7 @@ from anchorscope.files import sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.recipe import named_folder
 
-_SUMMARY = ("quantity", "intervention", "assignment", "group", "site", "position")
+_SUMMARY = ("quantity", "intervention", "group", "site", "position")
 _FILES = (
     "report.html",
     "report.md",
@@ -131,7 +131,7 @@ def records_of(run: FinishedRun) -> RunRecords:
             curves.filter(all_answers),
             "delta_p",
             "delta_p",
-            ("intervention", "variant", "assignment", "group"),
+            ("intervention", "variant", "group"),
         ),
         (
             shares.filter(headline & (pl.col("layer") != BAND)),

@@ -14,9 +14,7 @@ from anchorscope.result_tables import confidence, effects_frame, items_frame
 from anchorscope.spans.locate import ItemTokens, QuestionParts
 
 NO_WAYS = pl.DataFrame(
-    schema=dict.fromkeys(
-        ("site", "position", "assignment", "item_id", "pathway"), pl.String()
-    )
+    schema=dict.fromkeys(("site", "position", "item_id", "pathway"), pl.String())
 )
 
 
@@ -68,19 +66,15 @@ def test_items_are_what_the_records_say() -> None:
 
 @pytest.mark.parametrize("ran", [[0, 2], []])
 def test_effects_are_the_log_odds_of_the_items_that_ran(ran: list[int]) -> None:
-    values = (
-        np.arange(2 * 3 * 1 * 3 * 2 * 4, dtype=np.float32).reshape(2, 3, 1, 3, 2, 4) / 7
-    )
+    values = np.arange(2 * 3 * 1 * 3 * 4, dtype=np.float32).reshape(2, 3, 1, 3, 4) / 7
     clean, after = values
     effect = Effect(
         "knockout", "all", np.array(ran, int), np.array(ran, int), after[ran], None
     )
-    frame = effects_frame(
-        "d", ["a", "b", "c"], ("full", "a"), ("final",), clean, [effect]
-    )
+    frame = effects_frame("d", ["a", "b", "c"], ("final",), clean, [effect])
     assert frame.schema["logit_clean"] == pl.List(pl.Float32)
-    assert frame.height == len(ran) * 3 * 2
-    chosen = frame.filter((pl.col("site") == "mlp") & (pl.col("probe") == "a"))
+    assert frame.height == len(ran) * 3
+    chosen = frame.filter(pl.col("site") == "mlp")
     assert chosen["item_id"].to_list() == ["abc"[at] for at in ran]
-    assert chosen["logit_clean"].to_list() == clean[ran, 0, 1, 1].tolist()
-    assert chosen["logit_after"].to_list() == after[ran, 0, 1, 1].tolist()
+    assert chosen["logit_clean"].to_list() == clean[ran, 0, 1].tolist()
+    assert chosen["logit_after"].to_list() == after[ran, 0, 1].tolist()

@@ -47,11 +47,7 @@ def test_a_loaded_model_runs_and_gives_data_frames_and_a_figure(
         "none",
         "random",
     ]
-    assert set(run.curves["assignment"].unique()) == {
-        "plain",
-        "cross-fitted",
-        "corrected",
-    }
+    assert set(run.curves["group"]) == {"Q-Anchored", "A-Anchored"}
     assert run.pathways.height > 0
     assert run.probe_scores.height > 0
     assert run.summary.height > 0

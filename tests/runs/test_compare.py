@@ -261,7 +261,6 @@ def test_the_curves_are_those_of_the_runs(
             )
             assert stacked.filter(pl.col("run") == name).drop("run").equals(own)
     drawn = pl.read_csv(made.path / "figures" / "delta_p.csv")
-    assert set(drawn["assignment"]) == {"plain"}
     assert drawn.height == (12 + 16 + 8) * 2
 
 

@@ -1,6 +1,5 @@
 """A finished run read back: the findings of its report, and draws that agree with the curves that were drawn."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -14,16 +13,12 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from anchorscope import results
+from anchorscope.artefacts.schema import SCHEMA_VERSION
 from anchorscope.errors import UserError
 from anchorscope.files import canonical_hash
 from anchorscope.finished import open_finished
 from anchorscope.pipeline import run_recipe
-from anchorscope.report.findings import (
-    EFFECT_SCHEMA,
-    SAMPLE_SCHEMA,
-    Findings,
-    has_shares,
-)
+from anchorscope.report.findings import EFFECT_SCHEMA, SAMPLE_SCHEMA, Findings
 from anchorscope.stats.estimate import percentile_interval
 from commands import invoke
 from whole_runs import SmallRun
@@ -61,12 +56,12 @@ def test_draws_give_the_intervals_of_the_chart(
     published: tuple[Path, Findings],
 ) -> None:
     _, told = published
-    keys = ["dataset", "site", "position", "assignment", "group", "layer"]
+    keys = ["dataset", "site", "position", "group", "layer"]
     drawn = told.curves.filter(
         (pl.col("intervention") == "knockout") & (pl.col("truth") == "all")
     )
     drawn = drawn.join(told.curve_samples, on=keys, suffix="_draws")
-    assert drawn.height == told.curve_samples.height == 3 * 2 * told.n_layers
+    assert drawn.height == told.curve_samples.height == 2 * told.n_layers
     for row in drawn.iter_rows(named=True):
         draws = np.array(row["delta_p_draws"], dtype=float)
         low, high = percentile_interval(draws[1:])
@@ -82,7 +77,6 @@ def test_the_tables_have_the_columns_that_the_report_names(
     _, told = published
     assert dict(told.curve_samples.schema) == SAMPLE_SCHEMA
     assert list(told.effects.columns) == list(EFFECT_SCHEMA)
-    assert set(told.effects["probe"]) == {"full"}
 
 
 def test_exact_words_are_places_in_the_question(
@@ -107,79 +101,24 @@ def rewritten(
     return out
 
 
-def change_index(out: Path, **changes: Any) -> None:
-    found = json.loads((out / "index.json").read_text()) | changes
-    del found["seal"]
-    (out / "index.json").write_text(
-        json.dumps({**found, "seal": canonical_hash(found)})
-    )
-
-
 @pytest.fixture
 def copied(published: tuple[Path, Findings], tmp_path: Path) -> Path:
     return Path(shutil.copytree(published[0], tmp_path / "run"))
 
 
-def as_first_version(manifest: dict[str, Any]) -> None:
-    """The first had no version and no seal."""
-    del manifest["schema_version"], manifest["seal"]
+def as_older(manifest: dict[str, Any]) -> None:
+    manifest["schema_version"] = 5
 
 
-def test_a_run_of_the_first_version_is_refused_in_one_line(copied: Path) -> None:
-    rewritten(copied, as_first_version, seal=False)
-    shown = invoke("show", str(copied))
-    (line,) = shown.stderr.splitlines()
-    assert (
-        "has the first format, which is not read any more. Run the same command again"
-        in line
-    )
-    assert shown.exit_code == 2
-
-
-def test_a_run_with_columns_and_experiments_that_are_no_longer_made_is_read(
-    copied: Path,
-) -> None:
-    items, recipe = copied / "items.parquet", copied / "recipe.toml"
-    pl.read_parquet(items).with_columns(
-        pathway_retained=pl.col("pathway")
-    ).write_parquet(items)
-    recipe.write_text(
-        recipe.read_text().replace('"knockout"', '"knockout", "sensitivity"')
-    )
-    found = copied / "experiments.csv"
-    pl.read_csv(found).with_columns(effect_size=pl.lit(0.5)).write_csv(found)
-    changed = (items, recipe, found)
-    hashes = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in changed
-    }
-
-    def second_version(manifest: dict[str, Any]) -> None:
-        manifest["schema_version"] = 2
-        manifest["sha256"] |= hashes
-
-    older = open_finished(rewritten(copied, second_version))
-    assert older.recipe.evidence == ("knockout",)
-    shown = invoke("show", str(copied))
-    assert shown.exit_code == 0, shown.stderr
-    change_index(copied, schema_version=2)
-    checked = invoke("verify", str(copied))
-    assert (checked.exit_code, "damaged" in checked.output) == (0, False), (
-        checked.output
-    )
-
-
-def test_a_run_from_before_the_parts_is_read_without_them(copied: Path) -> None:
-    names = ("evidence_parts.csv", "evidence_tests.csv", "evidence_items.parquet")
-
-    def without(manifest: dict[str, Any]) -> None:
-        for name in names:
-            manifest["sha256"].pop(name, None)
-            (copied / name).unlink()
-
-    assert open_finished(copied).findings.evidence_tests.height
-    older = open_finished(rewritten(copied, without)).findings
-    assert not has_shares(older)
-    assert (older.evidence_parts.height, older.evidence_tests.height) == (0, 0)
+def test_a_run_of_an_older_format_is_refused_in_one_line(copied: Path) -> None:
+    rewritten(copied, as_older)
+    for command in (("show", copied), ("compare", copied, "--out", copied / "new")):
+        shown = invoke(*map(str, command))
+        (line,) = shown.stderr.splitlines()
+        assert f"(format 5, this one reads {SCHEMA_VERSION})" in line
+        assert "read it with a version of format 5, or run it again into" in line
+        assert shown.exit_code == 2
+    assert not (copied / "new").exists()
 
 
 def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:
@@ -187,7 +126,7 @@ def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> Non
     (copied / "curve_samples.parquet").unlink()
     with pytest.raises(
         UserError,
-        match=r"has no curve_samples.parquet: it was made by an older.*anchorscope run",
+        match=r"has no curve_samples.parquet: the file was taken away.*anchorscope run",
     ):
         open_finished(copied).findings  # noqa: B018
 
@@ -196,7 +135,7 @@ def test_a_run_of_a_newer_version_is_told(copied: Path) -> None:
     rewritten(copied, lambda manifest: manifest.update(schema_version=99))
     with pytest.raises(
         UserError,
-        match=r"newer version of anchorscope \(format 99, this one reads up to 5\)",
+        match=r"newer version of anchorscope \(format 99, this one reads up to 6\)",
     ):
         open_finished(copied)
 

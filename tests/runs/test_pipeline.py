@@ -22,7 +22,7 @@ from runs_fixtures import table
 from small_facts import rows, unlabelled, write_questions
 from whole_runs import N_LAYERS, TABLES, files_of, quick, watching
 
-SITES, PROBES = ("attention", "mlp", "residual"), ("full", "a", "b")
+SITES = ("attention", "mlp", "residual")
 N_FOLDS, D_MODEL, N_USED = 2, 32, 80
 FILES = (
     "recipe.toml",
@@ -40,11 +40,11 @@ FILES = (
 )
 """As docs/run-folder.md promises, as are the columns below."""
 EFFECTS = (
-    "dataset item_id intervention variant probe site position n_cut n_candidates attention_ratio logit_clean "
+    "dataset item_id intervention variant site position n_cut n_candidates attention_ratio logit_clean "
     "logit_after"
 )
 CURVES = (
-    "model dataset intervention variant site position assignment group truth layer "
+    "model dataset intervention variant site position group truth layer "
     "delta_p ci_low ci_high n n_groups"
 )
 SHARES = "model dataset intervention site position layer part share ci_low ci_high n n_groups method"
@@ -52,7 +52,7 @@ SHARE_ITEMS = (
     "dataset item_id intervention view site position lost label_left had label"
 )
 SCORES = "model dataset intervention kind site position layer auc ci_low ci_high log_loss brier n n_groups"
-PATHWAYS = "dataset item_id site position assignment reference_layer pathway"
+PATHWAYS = "dataset item_id site position reference_layer pathway"
 
 
 def test_every_file_of_the_contract_is_there_and_nothing_half_written(
@@ -108,7 +108,6 @@ def test_items_hold_every_question_that_was_asked_used_or_not(out: Path) -> None
             == (item["pathway"] is not None)
             == used
         )
-        assert (item["pathway_corrected"] is not None) == used
         assert json.loads(item["metadata"]) == (
             {"popularity": row["popularity"]} if "popularity" in row else {}
         )
@@ -159,11 +158,11 @@ def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> No
         == effects.schema["logit_after"]
         == pl.List(pl.Float32)
     )
-    keys = ["item_id", "intervention", "probe", "site", "position"]
+    keys = ["item_id", "intervention", "site", "position"]
     assert (
         effects.select(keys).unique().height
         == effects.height
-        == N_USED * 3 * len(PROBES) * len(SITES)
+        == N_USED * 3 * len(SITES)
     )
     assert set(effects["intervention"]) == {"knockout", "random", "none"}
     assert effects.select("dataset", "variant", "position").unique().rows() == [
@@ -204,10 +203,7 @@ def test_effects_have_the_contracts_columns_and_a_row_per_score(out: Path) -> No
 def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
     assert table(out, "curves.csv").columns == CURVES.split()
     assert table(out, "probe_scores.csv").columns == SCORES.split()
-    # Cross-fitted pathways have two rows per item, one per assigning probe, so there is one more column.
-    assert [
-        name for name in table(out, "pathways.parquet").columns if name != "probe"
-    ] == PATHWAYS.split()
+    assert table(out, "pathways.parquet").columns == PATHWAYS.split()
     for name in (name for name in TABLES if not name.endswith("safetensors")):
         assert "NaN" not in (out / name).read_text() if name.endswith("csv") else True
         frame = table(out, name)
@@ -217,10 +213,8 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
             if kind.is_float()
         )
     curves = table(out, "curves.csv")
-    rules, interventions, groups, truths = 3, 3, 2, 3
-    assert (
-        curves.height == rules * interventions * len(SITES) * groups * truths * N_LAYERS
-    )
+    interventions, groups, truths = 3, 2, 3
+    assert curves.height == interventions * len(SITES) * groups * truths * N_LAYERS
     assert set(curves["model"]) == {table(out, "probe_scores.csv")["model"][0]}
     # Answers from elsewhere come without the model's confidence: the clean pass gives it.
     kinds = {
@@ -243,17 +237,11 @@ def test_tables_have_the_contracts_columns_and_no_nan(out: Path) -> None:
 def test_pathways_of_the_headline_stand_beside_the_items(out: Path) -> None:
     items, pathways = table(out, "items.parquet"), table(out, "pathways.parquet")
     here = pathways.filter((pl.col("site") == "mlp") & (pl.col("position") == "final"))
-    for assignment in ("plain", "corrected"):
-        column = "pathway" if assignment == "plain" else f"pathway_{assignment}"
-        ways = dict(
-            here.filter(pl.col("assignment") == assignment)
-            .select("item_id", "pathway")
-            .iter_rows()
-        )
-        assert len(ways) == N_USED
-        assert items[column].to_list() == [
-            ways.get(item_id) for item_id in items["item_id"]
-        ]
+    ways = dict(here.select("item_id", "pathway").iter_rows())
+    assert len(ways) == here.height == N_USED
+    assert items["pathway"].to_list() == [
+        ways.get(item_id) for item_id in items["item_id"]
+    ]
 
 
 def test_the_manifest_says_what_was_run_and_seals_every_file(
@@ -274,7 +262,7 @@ def test_the_manifest_says_what_was_run_and_seals_every_file(
         for name, path in results.items()
     }
     assert manifest["sha256"] == hashes
-    assert manifest["schema_version"] == 5
+    assert manifest["schema_version"] == 6
     assert manifest["events"] == []
     assert manifest["seed"] == 0
     assert manifest["model"]["source"] == str(model_folder)

@@ -15,8 +15,6 @@ from drawn_curves import run_of, with_curves
 from report_shares import run_with_shares
 from report_synthetic import GROUPS, trough
 
-_RULES = ("plain", "corrected", "cross-fitted")
-
 
 def model_findings(
     model: str = "small",
@@ -30,12 +28,9 @@ def model_findings(
     """A run whose Q-Anchored curves fall to `depth`, and draws that scatter around them."""
     base, shapes = run_of(datasets), {}
     for number, dataset in enumerate(datasets):
-        for rule in _RULES:
-            for group in GROUPS:
-                low = (depth if group == "Q-Anchored" else -4.0) * (
-                    0.6 if rule == "corrected" else 1.0
-                ) + 4 * number
-                shapes[dataset, rule, group] = trough(low, 0.4 * low, layers)
+        for group in GROUPS:
+            low = (depth if group == "Q-Anchored" else -4.0) + 4 * number
+            shapes[dataset, group] = trough(low, 0.4 * low, layers)
     drawn = with_curves(base, shapes, draws=60, seed=layers)
     return replace(
         drawn,
@@ -86,13 +81,23 @@ def write_run(
     items.with_columns(pl.lit(None).alias(name) for name in left_out).write_parquet(
         folder / "items.parquet"
     )
-    for name in ("pathways", "curve_samples", "experiment_items", "effects"):
+    for name in (
+        "pathways",
+        "curve_samples",
+        "experiment_items",
+        "evidence_items",
+        "effects",
+    ):
         getattr(findings, name).write_parquet(folder / f"{name}.parquet")
-    for name in ("curves", "probe_scores", "summary", "experiments"):
+    for name in (
+        "curves",
+        "probe_scores",
+        "summary",
+        "experiments",
+        "evidence_parts",
+        "evidence_tests",
+    ):
         getattr(findings, name).write_csv(folder / f"{name}.csv")
-    for name in ("evidence_parts", "evidence_tests"):
-        if getattr(findings, name).height:
-            getattr(findings, name).write_csv(folder / f"{name}.csv")
     if answer is not None:
         (folder / "answer.json").write_text(answer, encoding="utf-8")
     model = {

@@ -27,26 +27,25 @@ def falling_to(depth: float, place: int = 15, last: float | None = None) -> np.n
 
 def with_curves(
     findings: Findings,
-    shapes: Mapping[tuple[str, str, str], np.ndarray],
+    shapes: Mapping[tuple[str, str], np.ndarray],
     noise: float = 1.0,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Findings:
-    """The run with these curves, by (dataset, assignment, group), and no others.
+    """The run with these curves, by (dataset, group), and no others.
 
     Noise is partly the same in all layers of a draw, as in real ones.
     """
     tables, rows = [], []
     rng = np.random.default_rng(seed)
-    for (dataset, assignment, group), values in shapes.items():
-        about = {"assignment": assignment, "group": group}
-        tables.append(curve_rows(dataset, values, width=2 * noise, **about))
+    for (dataset, group), values in shapes.items():
+        tables.append(curve_rows(dataset, values, width=2 * noise, group=group))
         strays = noise * (
             0.8 * rng.normal(size=(draws, len(values)))
             + 0.6 * rng.normal(size=(draws, 1))
         )
         drawn = np.vstack([values, values + strays])
-        where = {"dataset": dataset, "site": "mlp", "position": "final"} | about
+        where = {"dataset": dataset, "site": "mlp", "position": "final", "group": group}
         rows += [
             where | {"layer": layer, "delta_p": drawn[:, layer].tolist()}
             for layer in range(len(values))
@@ -61,16 +60,14 @@ def with_curves(
 def run_with(
     curves: Mapping[str, tuple[np.ndarray, np.ndarray]],
     *,
-    rules: tuple[str, ...] = ("plain", "corrected"),
     noise: float = 0.5,
     draws: int = DRAWS,
     seed: int = 1,
     **about: object,
 ) -> Findings:
-    """A run with these curves (dataset: Q-Anchored, A-Anchored), the same under every rule."""
+    """A run with these curves (dataset: Q-Anchored, A-Anchored)."""
     shapes = {
-        (dataset, rule, group): values
-        for rule in rules
+        (dataset, group): values
         for dataset, pair in curves.items()
         for group, values in zip(GROUPS, pair, strict=True)
     }

@@ -6,23 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.measured import Measured
+from anchorscope.evidence.delta_p import Measured
 from anchorscope.evidence.tables import Evidence
 from anchorscope.stats.estimate import group_weights
-
-PROBES = ("full", "a", "b")
 
 
 def random_measured(
     n: int = 150, n_layers: int = 4, n_folds: int = 3, seed: int = 0, n_none: int = 110
 ) -> Measured:
-    """Probes that are mostly right, a cut that moves everyone towards "false" and some of them more."""
+    """A probe that is mostly right, a cut that moves everyone towards "false" and some of them more."""
     rng = np.random.default_rng(seed)
     groups = np.sort(rng.integers(0, n // 2, size=n))
     folds = groups % n_folds
     labels = rng.random(n) < 0.5
     sign = np.where(labels, 1.0, -1.0)
-    shape = (len(PROBES), n_layers, n)
+    shape = (n_layers, n)
     before = 1.5 * sign + rng.normal(0, 1.5, shape)
     knockout = (
         before * np.where(rng.random(n) < 0.5, -0.4, 0.9)
@@ -35,24 +33,23 @@ def random_measured(
         labels=labels,
         groups=groups,
         folds=folds,
-        probes=PROBES,
         before=before,
         after={
             "knockout": knockout,
             "random": before + rng.normal(0, 0.5, shape),
-            "none": (before + rng.normal(0, 1e-3, shape))[:, :, ran],
+            "none": (before + rng.normal(0, 1e-3, shape))[:, ran],
         },
         ran={"knockout": everyone, "random": everyone, "none": ran},
-        reference=rng.integers(0, n_layers, (len(PROBES), n_folds)),
+        reference=rng.integers(0, n_layers, n_folds),
     )
 
 
 def half_lose_their_signal(shift: float = 0.0) -> Measured:
     """All 48 items are called right with log-odds ±2; every second true and false one ends at ∓0.5; then the shift.
 
-    Every probe says the same in all three layers; items are their own groups; there are no controls.
+    All three layers say the same; items are their own groups; there are no controls.
     """
-    everyone, shape = np.arange(48), (len(PROBES), 3, 48)
+    everyone, shape = np.arange(48), (3, 48)
     labels = everyone % 2 == 0
     sign = np.where(labels, 1.0, -1.0)
     after = np.where((everyone // 2) % 2 == 0, -0.5, 2.0) * sign + shift
@@ -60,11 +57,10 @@ def half_lose_their_signal(shift: float = 0.0) -> Measured:
         labels=labels,
         groups=everyone,
         folds=everyone // 24,  # each fold holds as many of every kind
-        probes=PROBES,
         before=np.broadcast_to(2.0 * sign, shape).copy(),
         after={"knockout": np.broadcast_to(after, shape).copy()},
         ran={"knockout": everyone},
-        reference=np.zeros((len(PROBES), 2), np.int64),
+        reference=np.zeros(2, np.int64),
     )
 
 
@@ -75,13 +71,13 @@ def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
         moved = place[items]
         sorting = np.argsort(moved)
         ran[name] = moved[sorting]
-        after[name] = measured.after[name][:, :, sorting]
+        after[name] = measured.after[name][:, sorting]
     return replace(
         measured,
         labels=measured.labels[order],
         groups=measured.groups[order],
         folds=measured.folds[order],
-        before=measured.before[:, :, order],
+        before=measured.before[:, order],
         after=after,
         ran=ran,
     )
@@ -89,29 +85,6 @@ def permuted(measured: Measured, order: NDArray[np.int64]) -> Measured:
 
 def sigmoid(log_odds: NDArray[np.floating] | float) -> NDArray[np.floating]:
     return 1 / (1 + np.exp(-np.asarray(log_odds, dtype=float)))
-
-
-def slow_shift(
-    before: NDArray[np.floating],
-    after: NDArray[np.floating],
-    weights: NDArray[np.floating],
-) -> NDArray[np.floating]:
-    """The common shift of one fold and layer in each row of weights [resample, item], each item as often as it says."""
-    found = []
-    for row in weights.astype(int):
-        x, y = (
-            np.sort(np.repeat(before, row))[::-1],
-            np.sort(np.repeat(after, row))[::-1],
-        )
-        true = int((x > 0).sum())
-        if len(x) == 0:
-            found.append(np.nan)
-        elif true in (0, len(x)):  # the outermost item keeps its distance from zero
-            found.append(y[0] - x[0] if true == 0 else y[-1] - x[-1])
-        else:
-            share = x[true - 1] / (x[true - 1] - x[true])
-            found.append(y[true - 1] - share * (y[true - 1] - y[true]))
-    return np.array(found)
 
 
 def make_evidence(

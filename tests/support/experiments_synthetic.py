@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from anchorscope.answers.generate import Answer
 from anchorscope.answers.label import Label
 from anchorscope.datasets.question import Question
+from anchorscope.evidence.delta_p import Measured
 from anchorscope.evidence.effects import Scoring
-from anchorscope.evidence.measured import Measured
 from anchorscope.evidence_parts import principal
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments.experiment import ExperimentInputs, Found, Statistic
@@ -97,10 +97,9 @@ def make_inputs(
         labels=labels,
         groups=groups,
         folds=splits.folds,
-        probes=splits.probes,
-        before=_by_probe(score_states(scorer, clean[None, None])),
+        before=_at_place(score_states(scorer, clean[None, None])),
         after={
-            name: _by_probe(score_states(scorer, run[None, None]))
+            name: _at_place(score_states(scorer, run[None, None]))
             for name, run in runs.items()
         },
         ran=dict.fromkeys(runs, np.arange(n)),
@@ -147,9 +146,9 @@ def directions_taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
-def _by_probe(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """[probe, layer, item] at the only position and site."""
-    return logits[:, 0, 0].transpose(1, 2, 0)
+def _at_place(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """[layer, item] at the only position and site."""
+    return logits[:, 0, 0].T
 
 
 def _items(

@@ -72,13 +72,8 @@ def random_items(n: int) -> list[Item]:
     return items
 
 
-def random_probes(
-    lm: LanguageModel, seed: int = 0, n_folds: int = 2, n_probes: int = 3
-) -> ProbeSet:
-    generator, shape = (
-        torch.Generator().manual_seed(seed),
-        (n_probes, n_folds, lm.n_layers),
-    )
+def random_probes(lm: LanguageModel, seed: int = 0, n_folds: int = 2) -> ProbeSet:
+    generator, shape = (torch.Generator().manual_seed(seed), (n_folds, lm.n_layers))
     weight = torch.randn(*shape, lm.d_model, generator=generator)
     return ProbeSet(
         weight,

@@ -77,10 +77,10 @@ def tiny_inputs(
     effects, _ = measure(
         executor, passes, scoring, plain, lambda one: [HEADLINE], Silent()
     )
-    at = lambda logits: logits[:, HEADLINE[0], HEADLINE[1]].transpose(1, 2, 0)  # noqa: E731
+    at = lambda logits: logits[:, HEADLINE[0], HEADLINE[1]].T  # noqa: E731
     before = at(score_states(scoring.scorer("cpu"), states))
-    reference = np.tile([lm.n_layers - 1, lm.n_layers - 1, lm.n_layers - 2], (3, 1))
-    own = before[0, reference[0][folds], np.arange(N)]
+    reference = np.array([lm.n_layers - 1, lm.n_layers - 1, lm.n_layers - 2])
+    own = before[reference[folds], np.arange(N)]
     labels = np.where(np.random.default_rng(1).random(N) < 0.8, own > 0, own <= 0)
     measured = replace(
         base.measured,

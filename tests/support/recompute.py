@@ -37,9 +37,9 @@ class Recomputed:
     """Mean change of the log-odds by the knockout, as computed here: were it 0, equal numbers would prove nothing."""
     n_items: int
     n_scores: int
-    """Log-odds compared: items × sites × positions × probes × layers × 2."""
-    places: frozenset[tuple[str, str, str]]
-    """(site, position, probe) that were compared."""
+    """Log-odds compared: items × sites × positions × layers × 2."""
+    places: frozenset[tuple[str, str]]
+    """(site, position) that were compared."""
 
 
 def recompute(
@@ -81,7 +81,7 @@ def recompute(
             mask_without(len(ids), item["question_tokens"], edges, start, window),
         )
         for row in own.iter_rows(named=True):
-            key = f"{item['dataset']}/{row['site']}/{row['position']}/{row['probe']}"
+            key = f"{item['dataset']}/{row['site']}/{row['position']}"
             weight, bias = (
                 probes[f"{key}/weight"][item["fold"]],
                 probes[f"{key}/bias"][item["fold"]],
@@ -95,7 +95,7 @@ def recompute(
                 mine.append(
                     ((states[row["site"]][:, at] * weight).sum(-1) + bias).tolist()
                 )
-            places.add((row["site"], row["position"], row["probe"]))
+            places.add((row["site"], row["position"]))
     theirs, ours = np.array(saved), np.array(mine)
     return Recomputed(
         log_odds=float(np.abs(theirs - ours).max()),

@@ -6,10 +6,15 @@ import numpy as np
 import polars as pl
 
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.delta_p import Curve, plain_curves
+from anchorscope.evidence.delta_p import (
+    Curve,
+    Measured,
+    curves,
+    noise_at_reference,
+    pathways,
+)
 from anchorscope.evidence.draws import Draws
 from anchorscope.evidence.effects import Effect
-from anchorscope.evidence.measured import Measured, noise_at_reference, plain_calls
 from anchorscope.report.findings import (
     EXPERIMENT_ITEM_SCHEMA,
     Findings,
@@ -27,7 +32,7 @@ DONORS = (3, 1, 2)
 def measured_items(n: int, layers: int, rng: np.random.Generator) -> Measured:
     """Log-odds of one dataset: the cut moves them towards "false", a random one hardly, nothing by nothing."""
     labels = rng.random(n) < 0.5
-    before = np.where(labels, 1.4, -1.4) + rng.normal(0, 1.2, (1, layers, n))
+    before = np.where(labels, 1.4, -1.4) + rng.normal(0, 1.2, (layers, n))
     donors = np.repeat(np.arange(n), [DONORS[item % len(DONORS)] for item in range(n)])
     some = np.arange(0, n, 3)
     ran = {
@@ -46,15 +51,14 @@ def measured_items(n: int, layers: int, rng: np.random.Generator) -> Measured:
         labels=labels,
         groups=np.arange(n),
         folds=np.arange(n) % FOLDS,
-        probes=("full",),
         before=before,
         after={
             name: before[..., ran[name]]
-            + rng.normal(*moved[name], (1, layers, len(ran[name])))
+            + rng.normal(*moved[name], (layers, len(ran[name])))
             for name in ran
         },
         ran=ran,
-        reference=np.array([[layers // 2 + fold % 2 for fold in range(FOLDS)]]),
+        reference=np.array([layers // 2 + fold % 2 for fold in range(FOLDS)]),
     )
 
 
@@ -63,11 +67,11 @@ def effects_of(measured: Measured, dataset: str, ids: list[str]) -> pl.DataFrame
 
     def placed(log_odds: np.ndarray) -> np.ndarray:
         everywhere = np.full(
-            (log_odds.shape[-1], 1, len(SITES), 1, log_odds.shape[-2]),
+            (log_odds.shape[-1], 1, len(SITES), log_odds.shape[-2]),
             9.0,
             dtype=np.float32,
         )
-        everywhere[:, 0, SITE, 0] = log_odds[0].T
+        everywhere[:, 0, SITE] = log_odds.T
         return everywhere
 
     effects = []
@@ -85,9 +89,7 @@ def effects_of(measured: Measured, dataset: str, ids: list[str]) -> pl.DataFrame
         effects.append(
             Effect(name, variant, ran, n_cut, placed(measured.after[name]), run)
         )
-    return effects_frame(
-        dataset, ids, ("full",), ("final",), placed(measured.before), effects
-    )
+    return effects_frame(dataset, ids, ("final",), placed(measured.before), effects)
 
 
 def make_items(
@@ -95,35 +97,32 @@ def make_items(
 ) -> tuple[Findings, dict[str, Measured]]:
     """A run with `n` used items per dataset and three that are not used, and the numbers behind its effects."""
     rng = np.random.default_rng(1)
-    items, effects, pathways, summary, behind, values = [], [], [], [], {}, []
+    items, effects, assigned, summary, behind, values = [], [], [], [], {}, []
     for dataset in datasets:
         measured = behind[dataset] = measured_items(n, layers, rng)
         ids = [f"{dataset}-{number}" for number in range(n)]
-        ways = plain_calls(measured).names()
+        ways = pathways(measured).names()
         items += [_item(dataset, number, measured, ways) for number in range(n)]
         items += [
             _item(dataset, n + number, None, [], status)
             for number, status in enumerate(("unbalanced", "empty"))
         ]
         effects.append(effects_of(measured, dataset, ids))
-        for rule, names in (("plain", ways), ("corrected", ways[::-1])):
-            pathways += [
-                {
-                    "dataset": dataset,
-                    "item_id": item_id,
-                    "site": site,
-                    "position": "final",
-                    "assignment": rule,
-                    "probe": "full",
-                    "reference_layer": int(measured.reference[0, place % FOLDS])
-                    if site == "mlp"
-                    else 0,
-                    "pathway": name if site == "mlp" else "misclassified",
-                }
-                for site in ("attention", "mlp")
-                for place, (item_id, name) in enumerate(zip(ids, names, strict=True))
-            ]
-        floor = noise_at_reference(measured, "full")
+        assigned += [
+            {
+                "dataset": dataset,
+                "item_id": item_id,
+                "site": site,
+                "position": "final",
+                "reference_layer": int(measured.reference[place % FOLDS])
+                if site == "mlp"
+                else 0,
+                "pathway": name if site == "mlp" else "misclassified",
+            }
+            for site in ("attention", "mlp")
+            for place, (item_id, name) in enumerate(zip(ids, ways, strict=True))
+        ]
+        floor = noise_at_reference(measured)
         summary.append(
             summary_row(dataset, "noise_log_odds_p99", floor, intervention="none")
         )
@@ -139,7 +138,7 @@ def make_items(
         n_layers=layers,
         items=pl.DataFrame(items, infer_schema_length=None),
         effects=headline_effects(pl.concat(effects), "mlp", "final"),
-        pathways=pl.DataFrame(pathways),
+        pathways=pl.DataFrame(assigned),
         summary=pl.concat([rest, noise]),
         experiment_items=pl.DataFrame(
             values, schema=EXPERIMENT_ITEM_SCHEMA, orient="row"
@@ -149,17 +148,17 @@ def make_items(
             pl.col("layer").is_null() | (pl.col("layer") < layers)
         ),
         reference_layers={
-            name: tuple(one.reference[0].tolist()) for name, one in behind.items()
+            name: tuple(one.reference.tolist()) for name, one in behind.items()
         },
     ), behind
 
 
 def curves_of(measured: Measured, intervention: str) -> dict[str, Curve]:
-    """The plain curves of both groups, all answers together, by the function that makes curves.csv."""
+    """The curves of both groups, all answers together, by the function that makes curves.csv."""
     draws = Draws.of(np.ones((1, len(measured.labels))))
     return {
         one.group: one
-        for one in plain_curves(measured, intervention, draws)
+        for one in curves(measured, intervention, draws)
         if one.truth == "all"
     }
 
@@ -199,5 +198,4 @@ def _item(
         "status": status,
         "fold": number % FOLDS if measured else None,
         "pathway": ways[number] if measured else None,
-        "pathway_corrected": ways[-1 - number] if measured else None,
     }

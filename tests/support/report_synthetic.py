@@ -1,7 +1,7 @@
 """A believable finished run, made of smooth curves and a seed: nothing here has seen a model.
 
-The shapes follow what real runs show: a trough in the middle for Q-Anchored, a flat A-Anchored line, a plain split
-that follows the label and a corrected one that does not.
+The shapes follow what real runs show: a trough in the middle for Q-Anchored, a flat A-Anchored line, groups that follow
+the label.
 """
 
 from dataclasses import replace
@@ -14,14 +14,7 @@ from anchorscope.report.findings import Findings
 LAYERS = 30
 SITES = ("attention", "mlp", "residual")
 GROUPS = ("Q-Anchored", "A-Anchored")
-_DEPTH = {
-    ("plain", "Q-Anchored"): -52.0,
-    ("plain", "A-Anchored"): -5.0,
-    ("cross-fitted", "Q-Anchored"): -44.0,
-    ("cross-fitted", "A-Anchored"): -8.0,
-    ("corrected", "Q-Anchored"): -33.0,
-    ("corrected", "A-Anchored"): -11.0,
-}
+_DEPTH = {"Q-Anchored": -52.0, "A-Anchored": -5.0}
 
 
 def trough(depth: float, last: float, layers: int = LAYERS) -> np.ndarray:
@@ -48,7 +41,6 @@ def curve_rows(
         "variant": "all",
         "site": "mlp",
         "position": "final",
-        "assignment": "plain",
         "group": "Q-Anchored",
         "truth": "all",
     } | about
@@ -71,15 +63,10 @@ def curve_rows(
 def curves(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.DataFrame:
     tables = []
     for number, dataset in enumerate(datasets):
-        for (assignment, group), depth in _DEPTH.items():
+        for group, depth in _DEPTH.items():
             for site in SITES:
                 for truth, factor in (("all", 1.0), ("true", 1.1), ("false", 0.55)):
-                    about = {
-                        "assignment": assignment,
-                        "group": group,
-                        "truth": truth,
-                        "site": site,
-                    }
+                    about = {"group": group, "truth": truth, "site": site}
                     bent = trough(
                         depth * factor + 7 * number, -0.3 * abs(depth)
                     ) + rng.normal(0, 0.8, LAYERS)
@@ -199,8 +186,7 @@ def probe_scores(rng: np.random.Generator, datasets: tuple[str, ...]) -> pl.Data
 
 
 SUMMARY_SCHEMA = dict.fromkeys(
-    ("dataset", "site", "position", "assignment", "intervention", "group", "quantity"),
-    pl.String,
+    ("dataset", "site", "position", "intervention", "group", "quantity"), pl.String
 ) | {
     "value": pl.Float64,
     "ci_low": pl.Float64,
@@ -240,39 +226,20 @@ def summary(datasets: tuple[str, ...]) -> pl.DataFrame:
             summary_row(dataset, quantity, value, half, **about) for dataset in datasets
         )
 
-    for assignment, (share, true_q, true_a) in {
-        "plain": (0.44, 0.98, 0.11),
-        "corrected": (0.31, 0.52, 0.49),
-    }.items():
-        knockout, random, none = (
-            {"assignment": assignment, "intervention": name}
-            for name in ("knockout", "random", "none")
-        )
-        add("null_share", 0.50, 0.02, group="Q-Anchored", **knockout)
-        add("kappa", 0.12 if assignment == "plain" else 0.37, 0.04, **knockout)
-        add("flip_rate", share, 0.03, **knockout)
-        add("flip_rate", 0.03, 0.01, **random)
-        add("flip_rate", 0.0, n=170, **none)
-        for group, of_all, true in zip(
-            GROUPS, (share, 1 - share), ((true_q, 0.015), (true_a, 0.03)), strict=True
-        ):
-            add("group_share", of_all, 0.03, group=group, **knockout)
-            add("true_share", *true, group=group, **knockout)
-            add(
-                "delta_p_reference",
-                _DEPTH[assignment, group],
-                2.5,
-                group=group,
-                **knockout,
-            )
-            add("delta_p_reference", -1.2, 0.9, group=group, **random)
-    for group in GROUPS:
-        about = {
-            "group": group,
-            "assignment": "cross-fitted",
-            "intervention": "knockout",
-        }
-        add("delta_p_reference", _DEPTH["cross-fitted", group], 3, **about)
+    add("null_share", 0.50, 0.02, group="Q-Anchored", intervention="knockout")
+    add("kappa", 0.12, 0.04, intervention="knockout")
+    add("flip_rate", 0.44, 0.03, intervention="knockout")
+    add("flip_rate", 0.03, 0.01, intervention="random")
+    add("flip_rate", 0.0, n=170, intervention="none")
+    for group, of_all, true, half in (
+        ("Q-Anchored", 0.44, 0.98, 0.015),
+        ("A-Anchored", 0.56, 0.11, 0.03),
+    ):
+        about = {"group": group, "intervention": "knockout"}
+        add("group_share", of_all, 0.03, **about)
+        add("true_share", true, half, **about)
+        add("delta_p_reference", _DEPTH[group], 2.5, **about)
+        add("delta_p_reference", -1.2, 0.9, group=group, intervention="random")
     add("mean_probability_before", 0.50, 0.01, intervention="knockout")
     add("mean_probability_after", 0.17, 0.012, intervention="knockout")
     add("noise_log_odds_p99", 0.0003, intervention="none", n=200)
@@ -316,9 +283,6 @@ def items(datasets: tuple[str, ...]) -> pl.DataFrame:
             "pathway": ("A-Anchored", "Q-Anchored", "misclassified")[number % 3]
             if number < 18
             else None,
-            "pathway_corrected": ("A-Anchored", "Q-Anchored")[number % 2]
-            if number < 18
-            else None,
         }
         for dataset in datasets
         for number, city in enumerate(cities * 2)
@@ -354,11 +318,9 @@ def make_findings(
         "dataset",
         "item_id",
         pathway=pl.col("pathway"),
-        assignment=pl.lit("plain"),
         site=pl.lit("mlp"),
         position=pl.lit("final"),
         reference_layer=pl.lit(15),
-        probe=pl.lit("full"),
     )
     return Findings(
         model="SmolLM2-135M-Instruct",

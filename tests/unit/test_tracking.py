@@ -42,15 +42,7 @@ def test_every_number_of_the_summary_is_there_with_its_interval(
     records: RunRecords, folder: Path
 ) -> None:
     summary = anchorscope.open_run(folder).summary
-    columns = (
-        "dataset",
-        "quantity",
-        "intervention",
-        "assignment",
-        "group",
-        "site",
-        "position",
-    )
+    columns = ("dataset", "quantity", "intervention", "group", "site", "position")
     names = {
         "/".join(str(row[one]) for one in columns if row[one] is not None): row
         for row in summary.iter_rows(named=True)
@@ -71,10 +63,9 @@ def test_curves_are_by_layer_at_the_headline_place(
         (pl.col("intervention") == "knockout")
         & (pl.col("site") == "mlp")
         & (pl.col("position") == "final")
-        & (pl.col("assignment") == "corrected")
         & (pl.col("truth") == "all")
     ).row(3, named=True)
-    name = f"popqa/delta_p/knockout/{row['variant']}/corrected/{row['group']}"
+    name = f"popqa/delta_p/knockout/{row['variant']}/{row['group']}"
     assert records.curves[row["layer"]][name] == row["delta_p"]
     assert records.curves[row["layer"]][f"{name}.low"] == row["ci_low"]
     share = (

@@ -385,9 +385,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"The run {str(path)!r} was written by a newer version of anchorscope (format {version}, this one reads up "
             f"to {SCHEMA_VERSION}); update anchorscope to read it."
         )
-    if version < 2:
+    if version < SCHEMA_VERSION:
         raise UserError(
-            f"The run {str(path)!r} has the first format, which is not read any more. {run_again(path)}"
+            f"The run {str(path)!r} was written by an older version of anchorscope (format {version}, this one reads "
+            f"{SCHEMA_VERSION}); read it with a version of format {version}, or run it again into another folder."
         )
     try:
         content = unsealed(record)

@@ -11,9 +11,8 @@ import polars as pl
 from anchorscope.catalogue import POSITIONS, SAMPLES
 
 Schema = dict[str, pl.DataType]
-SCHEMA_VERSION = 5
-"""1 had no index of its own files, no keys of steps and no version; 2 had `pathway_retained` in items.parquet; 4 had
-question_share.csv in place of evidence_parts.csv."""
+SCHEMA_VERSION = 6
+"""5 had two more rules that made groups, and probes of half of the folds' groups."""
 
 
 def _texts(*names: str) -> Schema:
@@ -60,16 +59,14 @@ ITEM_SCHEMA = {
     "question_tokens": pl.List(pl.Int64()),
     "answer_tokens": pl.List(pl.Int64()),
     "probe_positions": pl.Struct(dict.fromkeys(POSITIONS, pl.Int64())),
-    **_texts("pathway", "pathway_corrected"),
+    "pathway": pl.String(),
     "metadata": pl.String(),
     "context": pl.List(pl.String()),
     "thinking": pl.String(),
 }
 """items.parquet; `exact_question` are the user's own spans, `question_words` those used for E_Q, `metadata` is JSON."""
 EFFECT_SCHEMA = {
-    **_texts(
-        "dataset", "item_id", "intervention", "variant", "probe", "site", "position"
-    ),
+    **_texts("dataset", "item_id", "intervention", "variant", "site", "position"),
     **_counts("n_cut", "n_candidates"),
     "attention_ratio": pl.Float64(),
     "logit_clean": pl.List(pl.Float32()),
@@ -85,7 +82,6 @@ CURVE_SCHEMA = {
         "variant",
         "site",
         "position",
-        "assignment",
         "group",
         "truth",
     ),
@@ -95,7 +91,7 @@ CURVE_SCHEMA = {
 }
 """curves.csv; reference_curves.csv has `shift` besides."""
 SAMPLE_SCHEMA = {
-    **_texts("dataset", "site", "position", "assignment", "group"),
+    **_texts("dataset", "site", "position", "group"),
     "layer": pl.Int64(),
     "delta_p": pl.List(pl.Float32()),
 }
@@ -138,16 +134,14 @@ EVIDENCE_TEST_SCHEMA = {
 }
 """evidence_tests.csv: numbers beside the parts at the headline place, over the band's `layers`."""
 SUMMARY_SCHEMA = {
-    **_texts(
-        "dataset", "site", "position", "assignment", "intervention", "group", "quantity"
-    ),
+    **_texts("dataset", "site", "position", "intervention", "group", "quantity"),
     **_numbers("value", "ci_low", "ci_high"),
     "n": pl.Int64(),
     "method": pl.String(),
 }
 """summary.csv: one quantity per row."""
 PATHWAY_SCHEMA = {
-    **_texts("dataset", "item_id", "site", "position", "assignment", "probe"),
+    **_texts("dataset", "item_id", "site", "position"),
     "reference_layer": pl.Int64(),
     "pathway": pl.String(),
 }
@@ -161,7 +155,6 @@ EXPERIMENT_SCHEMA = {
         "experiment",
         "variant",
         "against",
-        "assignment",
         "group",
         "truth",
     ),

@@ -49,7 +49,7 @@ _NEEDED = {
     "items": (*_ALWAYS["items"], "answers", "truthful", "pathway"),
     "features": ("item_id",),
 }
-"""Columns that every version has, of tables to which versions have added some."""
+"""The columns that are read, of tables with many more."""
 _LAYERS = ("layer", "reference_layer", "probe_layer")
 _OVER_LAYERS = {
     "effects": ("logit_clean", "logit_after"),

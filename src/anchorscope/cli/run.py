@@ -165,7 +165,7 @@ def run(
 
 
 def _record(run: "FinishedRun") -> dict[str, Any]:
-    """The findings for programs; of the readings, those that don't depend on sorting items."""
+    """The findings for programs; of the readings, those that are not about groups."""
     manifest, is_drawn = run.manifest, run.recipe.report
     return {
         "out": str(run.path),
@@ -175,7 +175,7 @@ def _record(run: "FinishedRun") -> dict[str, Any]:
         "observations": [
             row
             for row in run.observations
-            if row.get("assignment") is None and row.get("dataset")
+            if not row.get("of_groups") and row.get("dataset")
         ],
         "counts": manifest["counts"],
         "warnings": manifest["warnings"],

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from anchorscope.models.process_settings import threads, true_float32
 from anchorscope.probes.grid_search import weighted_auc
-from anchorscope.stats.auc import auc, running_sums
+from anchorscope.stats.auc import auc
 from anchorscope.stats.estimate import Estimate, percentile_interval
 
 Floats = NDArray[np.floating]
@@ -135,28 +135,3 @@ def _areas_gpu(
         for rows in row_chunks(len(scores), 4 * items.size, draws.counts)
     ]
     return torch.where(pairs > 0, torch.cat(parts), math.nan)
-
-
-def number_until(counts: Tensor, order: Tensor, limits: Tensor) -> Tensor:
-    """How many items come before their running sum reaches a limit, [limit, row, draw].
-
-    Counts are [item, draw], orders [row, item], limits [limit, row, draw].
-    """
-    if counts.device.type != "cpu":
-        return _number_until_gpu(counts, order, limits)
-    numbers = np.zeros(limits.shape, np.int64)
-    for row, table in enumerate(running_sums(counts.numpy(), order.numpy())):
-        for limit, number in zip(limits[:, row].numpy(), numbers[:, row], strict=True):
-            for start in range(1, len(table), 255):  # as many as a byte can count
-                below = np.less(table[start : start + 255], limit).view(np.uint8)
-                number += np.add.reduce(below, axis=0, dtype=np.uint8)
-    return torch.from_numpy(numbers)
-
-
-def _number_until_gpu(counts: Tensor, order: Tensor, limits: Tensor) -> Tensor:
-    numbers = torch.empty(limits.shape, dtype=torch.int64, device=counts.device)
-    for rows in row_chunks(len(order), order.shape[1], counts):
-        sums = counts[order[rows]].cumsum(dim=1)
-        for which, limit in enumerate(limits):
-            numbers[which, rows] = (sums < limit[rows, None]).sum(dim=1)
-    return numbers

@@ -22,7 +22,7 @@ from anchorscope.catalogue import KNOCKOUT
 from anchorscope.engine.capture import AttentionMass
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import InterventionNotApplied
-from anchorscope.evidence.measured import Measured
+from anchorscope.evidence.delta_p import Measured
 from anchorscope.execute.executor import Executor
 from anchorscope.execute.run_passes import run_states
 from anchorscope.execute.worker import VariantPart
@@ -116,7 +116,7 @@ class Effect:
     """Indices of the items that were run, in order."""
     n_cut: Int[ndarray, " run"]
     """Number of keys cut, or of tokens changed, in each."""
-    logits: Float[ndarray, "run position site probe layer"]
+    logits: Float[ndarray, "run position site layer"]
     run: Int[ndarray, " run"] | None = None
     """Which run of its item each row is, where an item may be run several times; None where it is run once."""
     n_candidates: Int[ndarray, " run"] | None = None
@@ -147,9 +147,7 @@ class Scoring:
     folds: NDArray[np.int64]
 
     def probes(
-        self,
-        items: Sequence[int] | None = None,
-        only: tuple[int, int, int] | None = None,
+        self, items: Sequence[int] | None = None, only: Place | None = None
     ) -> OutOfFoldProbes:
         """The probes for sequences that stand for these items, or for every item in turn."""
         return OutOfFoldProbes(
@@ -253,7 +251,7 @@ def refuse_no_ops(effects: Sequence[Effect], clean: NDArray[np.float32]) -> None
 
 
 def _largest_change(effect: Effect, clean: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Of each item, over all positions, sites, probes and layers."""
+    """Of each item, over all positions, sites and layers."""
     return (
         np.abs(effect.logits - clean[effect.items])
         .reshape(len(effect.items), -1)
@@ -285,7 +283,7 @@ def measured_places(
     clean: NDArray[np.float32],
     effects: Sequence[Effect],
 ) -> dict[tuple[str, str], Measured]:
-    """Log-odds per (site, position); `clean` is [item, position, site, probe, layer]."""
+    """Log-odds per (site, position); `clean` is [item, position, site, layer]."""
     places = {}
     for q, position in enumerate(positions):
         for s, site in enumerate(SITES):
@@ -293,11 +291,9 @@ def measured_places(
                 labels=splits.labels,
                 groups=groups,
                 folds=splits.folds,
-                probes=splits.probes,
-                before=clean[:, q, s].transpose(1, 2, 0),
+                before=clean[:, q, s].T,
                 after={
-                    effect.intervention: effect.logits[:, q, s].transpose(1, 2, 0)
-                    for effect in effects
+                    effect.intervention: effect.logits[:, q, s].T for effect in effects
                 },
                 ran={effect.intervention: effect.items for effect in effects},
                 reference=probe_sets[f"{site}/{position}"].reference,

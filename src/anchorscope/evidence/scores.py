@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from anchorscope.datasets.text import words
+from anchorscope.evidence.delta_p import at_reference, probability
 from anchorscope.evidence.draws import Draws, areas, estimate, estimates
-from anchorscope.evidence.measured import at_reference, probability
 from anchorscope.stats.estimate import Estimate, percentile_interval
 
 Floats = NDArray[np.floating]
@@ -56,7 +56,6 @@ class SummaryRow:
 
     quantity: str
     estimate: Estimate
-    assignment: str | None = None
     intervention: str | None = None
     group: str | None = None
 
@@ -265,6 +264,6 @@ def beyond_permuted(
         value - mean, value - high, value - low, n, f"less mean and 95 % range {ways}"
     )
     return [
-        SummaryRow("auc_permuted", permuted, None, intervention, "refit"),
-        SummaryRow("auc_beyond_permuted", beyond, None, intervention, "refit"),
+        SummaryRow("auc_permuted", permuted, intervention, "refit"),
+        SummaryRow("auc_beyond_permuted", beyond, intervention, "refit"),
     ]

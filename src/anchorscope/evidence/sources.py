@@ -165,7 +165,7 @@ def run_sources(
                 log_probs.copy(),
             )
             states[:, part.items] = given(part.states)[0].to(clean.dtype)
-            log_odds[:, part.items] = given(part.logits)[:, 0, 0, 0].T
+            log_odds[:, part.items] = given(part.logits)[:, 0, 0].T
             cut_log_probs[part.items] = _mean_log_probs(part)
             runs[how, name] = SourceRun(states, log_odds, cut_log_probs)
     return runs, log_probs

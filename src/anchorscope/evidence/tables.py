@@ -1,4 +1,4 @@
-"""All evidence of one dataset as result tables: every site and position, every assignment, control and baseline.
+"""All evidence of one dataset as result tables: every site and position, every control and baseline.
 
 The summary holds the few numbers that say whether to believe a chart: shares of the groups and of true answers in
 them, what permuting the scores would give, agreement before and after, how far the cut moves the probe as a whole,
@@ -22,30 +22,21 @@ from anchorscope.artefacts.schema import (
 )
 from anchorscope.catalogue import KNOCKOUT
 from anchorscope.evidence.delta_p import (
-    CellSums,
-    Corrected,
-    Curve,
-    cell_sums,
-    correct_shift,
-    corrected_curves,
-    cross_fitted_curves,
-    plain_curves,
-    reference_samples,
-)
-from anchorscope.evidence.draws import Draws, estimate, ratio, resampling, total
-from anchorscope.evidence.measured import (
     A_ANCHORED,
     GROUPS,
     Q_ANCHORED,
+    Curve,
     Measured,
     assign,
     at_reference,
+    curves,
     delta_p,
     noise_at_reference,
+    pathways,
     permuted_flip_share,
-    plain_calls,
     probability,
 )
+from anchorscope.evidence.draws import Draws, estimate, ratio, resampling, total
 from anchorscope.evidence.scores import (
     PROBE_AND_CONFIDENCE,
     Score,
@@ -66,23 +57,17 @@ Floats = NDArray[np.floating]
 Bools = NDArray[np.bool_]
 
 
-def summarise(corrected: Corrected, sums: Mapping[str, CellSums]) -> list[SummaryRow]:
-    """All quantities of one dataset, site and position; `sums` of the corrected cells per intervention."""
-    measured = corrected.measured
-    rows = [
-        *_assignment_rows(corrected, "plain"),
-        *_assignment_rows(corrected, "corrected"),
-    ]
+def summarise(measured: Measured, draws: Draws) -> list[SummaryRow]:
+    """All quantities of one dataset, site and position."""
+    rows = _group_rows(measured, draws)
     for intervention in measured.after:
-        rows += _plain_rows(measured, corrected.draws, intervention)
-        rows += _cross_fitted_rows(measured, corrected.draws, intervention)
-        rows += _corrected_rows(corrected, intervention, sums[intervention])
-    n_noise, method = (
-        len(measured.ran.get("none", [])),
-        "99th percentile of the no-op control",
-    )
+        rows += _intervention_rows(measured, draws, intervention)
     noise = Estimate(
-        noise_at_reference(measured, "full"), np.nan, np.nan, n_noise, method
+        noise_at_reference(measured),
+        np.nan,
+        np.nan,
+        n=len(measured.ran.get("none", [])),
+        method="99th percentile of the no-op control",
     )
     return [*rows, SummaryRow("noise_log_odds_p99", noise, intervention="none")]
 
@@ -91,114 +76,85 @@ def _row(
     quantity: str,
     samples: Tensor,
     n: int,
-    assignment: str | None,
     intervention: str,
+    *,
     group: str | None = None,
 ) -> SummaryRow:
-    return SummaryRow(
-        quantity,
-        estimate(samples, n, "bootstrap over groups"),
-        assignment,
-        intervention,
-        group,
-    )
+    value = estimate(samples, n, "bootstrap over groups")
+    return SummaryRow(quantity, value, intervention, group)
 
 
-def _assignment_rows(corrected: Corrected, assignment: str) -> list[SummaryRow]:
+def _group_rows(measured: Measured, draws: Draws) -> list[SummaryRow]:
     """How large the groups are and how many of their answers are true, and what chance would give."""
-    measured, draws = corrected.measured, corrected.draws
     before, after = measured.at_reference(KNOCKOUT)
-    if assignment == "plain":
-        calls = plain_calls(measured)
-        called, flipped = (
-            draws.to_device(call)[:, None] for call in (after > 0, calls.flipped)
-        )
-    else:
-        calls, called, flipped = corrected.sample(), corrected.called, corrected.flipped
-        index, folds = (
-            measured.reference[measured.probe("full")][measured.folds],
-            measured.folds,
-        )
-        after = after - corrected.knockout[..., 0].cpu().numpy()[index, folds]
     labels = measured.labels
-    right, wrong = (
-        _numbers(flipped, calls.correct & (labels == truth), draws)
-        for truth in (True, False)
-    )
-    n_correct, rows = int(calls.correct.sum()), []
+    calls = pathways(measured)
+    true = _numbers(calls.flipped, calls.correct & labels, draws)
+    false = _numbers(calls.flipped, calls.correct & ~labels, draws)
+    n_correct = int(calls.correct.sum())
+    rows = []
     for index, group in enumerate(GROUPS):
-        size, n = right[index] + wrong[index], int(calls.members(group).sum())
-        share = ratio(size, right.sum(dim=0) + wrong.sum(dim=0))
-        rows.append(_row("group_share", share, n_correct, assignment, KNOCKOUT, group))
-        rows.append(
-            _row(
-                "true_share", ratio(right[index], size), n, assignment, KNOCKOUT, group
-            )
-        )
-    null = permuted_flip_share(before, after, labels, measured.folds)
-    exact = Estimate(
-        null,
+        size = true[index] + false[index]
+        share = ratio(size, true.sum(dim=0) + false.sum(dim=0))
+        true_share = ratio(true[index], size)
+        n = int(calls.members(group).sum())
+        rows.append(_row("group_share", share, n_correct, KNOCKOUT, group=group))
+        rows.append(_row("true_share", true_share, n, KNOCKOUT, group=group))
+    null = Estimate(
+        permuted_flip_share(before, after, labels, measured.folds),
         np.nan,
         np.nan,
-        n_correct,
-        "exact expectation over permutations within folds",
+        n=n_correct,
+        method="exact expectation over permutations within folds",
     )
-    rows.append(SummaryRow("null_share", exact, assignment, KNOCKOUT, Q_ANCHORED))
-    both = torch.stack(
-        [_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)]
-    )
-    agreement = torch.from_numpy(kappa(both.cpu().numpy()))
-    return [*rows, _row("kappa", agreement, len(before), assignment, KNOCKOUT)]
+    rows.append(SummaryRow("null_share", null, KNOCKOUT, Q_ANCHORED))
+    called = after > 0
+    pairs = [_numbers(called, before > 0, draws), _numbers(called, before <= 0, draws)]
+    agreement = torch.from_numpy(kappa(torch.stack(pairs).cpu().numpy()))
+    return [*rows, _row("kappa", agreement, len(before), KNOCKOUT)]
 
 
-def _numbers(call: Tensor, inside: Bools, draws: Draws) -> Tensor:
-    """How many of the items inside get a call [item, draw or 1], and how many do not, [2, draw]."""
-    where = draws.to_device(np.flatnonzero(inside))
-    counts = draws.counts[where]
-    yes = total(counts * call[where])
+def _numbers(call: Bools, inside: Bools, draws: Draws) -> Tensor:
+    """How many of the items inside get a call [item], and how many do not, [2, draw]."""
+    where = np.flatnonzero(inside)
+    counts = draws.counts[draws.to_device(where)]
+    yes = total(counts * draws.to_device(call[where])[:, None])
     return torch.stack([yes, total(counts) - yes])
 
 
-def _plain_rows(
+def _intervention_rows(
     measured: Measured, draws: Draws, intervention: str
 ) -> list[SummaryRow]:
-    """What an intervention does at the reference layer, to all items and to groups that do not change with the draw."""
+    """What an intervention does at the reference layer, to all items and to both groups."""
     ran = measured.ran[intervention]
     labels = measured.labels[ran]
     before, after = measured.at_reference(intervention)
     delta = delta_p(before, after, labels)
-    own = assign(before, after, labels, noise_at_reference(measured, "full"))
+    own = assign(before, after, labels, noise_at_reference(measured))
     everyone = np.ones(len(ran), dtype=bool)
     means: dict[tuple[str, str | None], tuple[Floats | Bools, Bools]] = {
         ("flip_rate", None): (own.flipped, own.correct),
         ("mean_probability_before", None): (probability(before), everyone),
         ("mean_probability_after", None): (probability(after), everyone),
     }
-    calls = plain_calls(measured)
-    for group in GROUPS:
-        inside = calls.members(group)[ran]
-        means["delta_p_reference", group] = delta, inside
-        means["flip_rate", group] = own.flipped, inside
+    calls = pathways(measured)
+    for name in GROUPS:
+        inside = calls.members(name)[ran]
+        means["delta_p_reference", name] = delta, inside
+        means["flip_rate", name] = own.flipped, inside
     values, members = (
         np.stack(part, axis=1) for part in zip(*means.values(), strict=True)
     )
     samples = dict(zip(means, _means(values, members, draws.take(ran)), strict=True))
     rows = []
-    for (quantity, where), (_, inside) in means.items():
-        assignment = None if quantity.startswith("mean_probability") else "plain"
+    for (quantity, group), (_, inside) in means.items():
         n = _number_of(ran[inside])
-        rows.append(
-            _row(quantity, samples[quantity, where], n, assignment, intervention, where)
-        )
-    between = (
-        samples["delta_p_reference", Q_ANCHORED]
-        - samples["delta_p_reference", A_ANCHORED]
-    )
+        mean = samples[quantity, group]
+        rows.append(_row(quantity, mean, n, intervention, group=group))
+    q = samples["delta_p_reference", Q_ANCHORED]
+    a = samples["delta_p_reference", A_ANCHORED]
     n = _number_of(ran[own.correct])
-    return [
-        *rows,
-        _row("delta_p_reference_difference", between, n, "plain", intervention),
-    ]
+    return [*rows, _row("delta_p_reference_difference", q - a, n, intervention)]
 
 
 def _number_of(runs: NDArray[np.int64]) -> int:
@@ -209,61 +165,6 @@ def _number_of(runs: NDArray[np.int64]) -> int:
 def _means(values: Floats, inside: Bools, draws: Draws) -> Tensor:
     """Means of columns of values over the items inside, [item, k] each, in every draw, [k, draw]."""
     return ratio(draws.sums(values * inside), draws.sums(inside))
-
-
-def _cross_fitted_rows(
-    measured: Measured, draws: Draws, intervention: str
-) -> list[SummaryRow]:
-    """ΔP at the measuring probe's own reference layer, in the groups that the other probe made; both ways averaged."""
-    ran = measured.ran[intervention]
-    samples, sizes = [], []
-    for assigner, meter in (("a", "b"), ("b", "a")):
-        calls = plain_calls(measured, assigner)
-        inside = np.stack([calls.members(group)[ran] for group in GROUPS], axis=1)
-        delta = delta_p(
-            *measured.at_reference(intervention, meter), measured.labels[ran]
-        )
-        samples.append(_means(delta[:, None], inside, draws.take(ran)))
-        sizes.append([_number_of(ran[members]) for members in inside.T])
-    return _group_rows(
-        torch.stack(samples).mean(dim=0),
-        np.mean(sizes, axis=0),
-        "cross-fitted",
-        intervention,
-    )
-
-
-def _corrected_rows(
-    corrected: Corrected, intervention: str, sums: CellSums
-) -> list[SummaryRow]:
-    """ΔP at the reference layer with the common shift taken away, in the corrected groups."""
-    measured = corrected.measured
-    reference = measured.reference[measured.probe("full")]
-    calls, ran = corrected.sample(), measured.ran[intervention]
-    samples = [reference_samples(sums, reference, group) for group in GROUPS]
-    sizes = [_number_of(ran[calls.members(group)[ran]]) for group in GROUPS]
-    return _group_rows(samples, sizes, "corrected", intervention)
-
-
-def _group_rows(
-    samples: Sequence[Tensor] | Tensor,
-    sizes: Sequence[float] | Floats,
-    assignment: str,
-    intervention: str,
-) -> list[SummaryRow]:
-    """Mean ΔP at the reference layer of both groups, and their difference."""
-    rows = [
-        _row("delta_p_reference", mean, round(n), assignment, intervention, group)
-        for group, mean, n in zip(GROUPS, samples, sizes, strict=True)
-    ]
-    difference = _row(
-        "delta_p_reference_difference",
-        samples[0] - samples[1],
-        round(sum(sizes)),
-        assignment,
-        intervention,
-    )
-    return [*rows, difference]
 
 
 Record = dict[str, object]
@@ -315,15 +216,16 @@ def evidence_tables(
         reference = _reference_rows(evidence, draws)
     progress.advance(1)
     progress.finish()
-    curves, samples, summary, pathways = (
-        [row for part in parts for row in part] for parts in zip(*places, strict=True)
+    *of_places, frames = zip(*places, strict=True)
+    rows, samples, summary = (
+        [row for part in parts for row in part] for parts in of_places
     )
     tables = {
-        "curves": _frame(curves).select(*CURVE_SCHEMA),
+        "curves": _frame(rows).select(*CURVE_SCHEMA),
         "curve_samples": _frame(samples).select(*SAMPLE_SCHEMA),
         "reference_curves": _frame(reference).select(*CURVE_SCHEMA, "shift"),
         "probe_scores": _frame(scores).select(*SCORE_SCHEMA),
-        "pathways": pl.concat(pathways),
+        "pathways": pl.concat(frames),
         "summary": _frame([*summary, *paired]).select(*SUMMARY_SCHEMA),
     }
     return {
@@ -339,7 +241,7 @@ def first_curves(
     variants: Mapping[str, str],
     weights: NDArray[np.floating],
 ) -> pl.DataFrame:
-    """The plain curves of one place, from whatever interventions there are so far."""
+    """The curves of one place, from whatever interventions there are so far."""
     where: Record = {
         "model": model,
         "dataset": dataset,
@@ -351,7 +253,7 @@ def first_curves(
         rows = [
             row
             for intervention in measured.after
-            for curve in plain_curves(measured, intervention, draws)
+            for curve in curves(measured, intervention, draws)
             for row in _curve_rows(curve, where, variants)
         ]
     return _frame(rows).select(*CURVE_SCHEMA)
@@ -366,42 +268,20 @@ def _frame(rows: Iterable[Record]) -> pl.DataFrame:
 
 def _pathway_tables(
     evidence: Evidence, draws: Draws, where: tuple[str, str]
-) -> tuple[list[Record], list[Record], list[Record], list[pl.DataFrame]]:
+) -> tuple[list[Record], list[Record], list[Record], pl.DataFrame]:
     """Curves, their samples at the chart's place, summary and pathways of one site and position."""
-    measured, place = evidence.places[where], _place(evidence, where)
-    corrected = correct_shift(measured, draws)
-    sums = {
-        intervention: cell_sums(corrected, intervention)
-        for intervention in measured.after
-    }
-    curves, samples = list[Record](), list[Record]()
+    measured = evidence.places[where]
+    place = _place(evidence, where)
+    rows = list[Record]()
+    samples = list[Record]()
     for intervention in measured.after:
-        for curve in (
-            *plain_curves(measured, intervention, draws),
-            *cross_fitted_curves(measured, intervention, draws),
-            *corrected_curves(corrected, intervention, sums[intervention]),
-        ):
-            curves += _curve_rows(curve, place, evidence.variants)
-            if (
-                where == evidence.headline
-                and curve.intervention == KNOCKOUT
-                and curve.truth == "all"
-            ):
-                of_group = {
-                    **place,
-                    "assignment": curve.assignment,
-                    "group": curve.group,
-                }
-                samples += [
-                    {
-                        **of_group,
-                        "layer": layer,
-                        "delta_p": pl.Series(row, dtype=pl.Float32),
-                    }
-                    for layer, row in enumerate(curve.samples.cpu().numpy())
-                ]
-    summary = [_summary_row(row, place) for row in summarise(corrected, sums)]
-    return curves, samples, summary, _pathway_frames(evidence, corrected, place)
+        for curve in curves(measured, intervention, draws):
+            rows += _curve_rows(curve, place, evidence.variants)
+            is_drawn = intervention == KNOCKOUT and curve.truth == "all"
+            if is_drawn and where == evidence.headline:
+                samples += _sample_rows(curve, place)
+    summary = [_summary_row(row, place) for row in summarise(measured, draws)]
+    return rows, samples, summary, _pathway_frame(evidence, measured, place)
 
 
 def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Record:
@@ -416,7 +296,7 @@ def _place(evidence: Evidence, where: tuple[str, str] | tuple[None, None]) -> Re
 def _curve_rows(
     curve: Curve, place: Record, variants: Mapping[str, str]
 ) -> list[Record]:
-    names = ("intervention", "assignment", "group", "truth", "n", "n_groups")
+    names = ("intervention", "group", "truth", "n", "n_groups")
     common = {
         **place,
         **{name: getattr(curve, name) for name in names},
@@ -435,14 +315,27 @@ def _curve_rows(
     ]
 
 
+def _sample_rows(curve: Curve, place: Record) -> list[Record]:
+    """A curve's draws, a row for each layer."""
+    return [
+        {
+            **place,
+            "group": curve.group,
+            "layer": layer,
+            "delta_p": pl.Series(draws, dtype=pl.Float32),
+        }
+        for layer, draws in enumerate(curve.samples.cpu().numpy())
+    ]
+
+
 def _reference_rows(evidence: Evidence, draws: Draws) -> list[Record]:
-    """The plain chart with the reference layer a quarter of the depth earlier and later."""
+    """The chart with the reference layer a quarter of the depth earlier and later."""
     measured = evidence.places[evidence.headline]
     quarter = max(1, measured.n_layers // 4)
     return [
         {**row, "shift": shift}
         for shift in (-quarter, 0, quarter)
-        for curve in plain_curves(measured, KNOCKOUT, draws, move=shift)
+        for curve in curves(measured, KNOCKOUT, draws, shift)
         if curve.truth == "all"
         for row in _curve_rows(
             curve, _place(evidence, evidence.headline), evidence.variants
@@ -455,7 +348,6 @@ def _place_scores(
 ) -> list[Record]:
     measured = evidence.places[where]
     scored = Scored(measured.labels, measured.groups, measured.folds, draws)
-    full = measured.probe("full")
 
     def both(
         intervention: str,
@@ -470,7 +362,7 @@ def _place_scores(
             intervention,
             nested,
             logits,
-            measured.reference[full],
+            measured.reference,
             measured.folds[ran],
             scored,
         )
@@ -479,7 +371,7 @@ def _place_scores(
         )
 
     scores: list[Score] = []
-    everyone, before = np.arange(len(measured.labels)), measured.before[full]
+    everyone, before = np.arange(len(measured.labels)), measured.before
     both("clean", "transfer", "nested", before, scored, everyone)
     if any(relation is not None for relation in evidence.relations):
         _, relation = np.unique(
@@ -498,7 +390,7 @@ def _place_scores(
         )
     for intervention, after in measured.after.items():
         ran = measured.ran[intervention]
-        both(intervention, "transfer", "nested", after[full], scored.take(ran), ran)
+        both(intervention, "transfer", "nested", after, scored.take(ran), ran)
     if where == evidence.headline:
         for intervention, logits in evidence.refits.items():
             ran = measured.ran[intervention]
@@ -524,13 +416,10 @@ def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Rec
             value is not None for value in confidence
         ):  # known of every answer, or no baseline
             simpler[kind] = np.array(confidence, dtype=float)
-    full = measured.probe("full")
-    nested = at_reference(measured.before[full], measured.reference[full], folds)
+    nested = at_reference(measured.before, measured.reference, folds)
     joined, rows = beyond_baselines(nested, simpler, scored)
     for intervention, null in evidence.permuted.items():
-        again = at_reference(
-            evidence.refits[intervention], measured.reference[full], folds
-        )
+        again = at_reference(evidence.refits[intervention], measured.reference, folds)
         rows += beyond_permuted(intervention, again, null, scored)
     nowhere, headline = (
         _place(evidence, (None, None)),
@@ -544,39 +433,25 @@ def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Rec
     return scores, [_summary_row(row, headline) for row in rows]
 
 
-def _pathway_frames(
-    evidence: Evidence, corrected: Corrected, place: Record
-) -> list[pl.DataFrame]:
-    """The pathway of every item, one frame per assignment and assigning probe."""
-    measured = corrected.measured
-    ways = [
-        ("plain", "full", plain_calls(measured)),
-        ("cross-fitted", "a", plain_calls(measured, "a")),
-        ("cross-fitted", "b", plain_calls(measured, "b")),
-        ("corrected", "full", corrected.sample()),
-    ]
-    return [
-        pl.DataFrame(
-            {
-                "dataset": pl.repeat(evidence.dataset, len(calls.correct), eager=True),
-                "item_id": evidence.item_ids,
-                "site": place["site"],
-                "position": place["position"],
-                "assignment": assignment,
-                "probe": probe,
-                "reference_layer": measured.reference[measured.probe(probe)][
-                    measured.folds
-                ],
-                "pathway": calls.names(),
-            }
-        )
-        for assignment, probe, calls in ways
-    ]
+def _pathway_frame(
+    evidence: Evidence, measured: Measured, place: Record
+) -> pl.DataFrame:
+    """The pathway of every item."""
+    n = len(measured.labels)
+    return pl.DataFrame(
+        {
+            "dataset": pl.repeat(evidence.dataset, n, eager=True),
+            "item_id": evidence.item_ids,
+            "site": place["site"],
+            "position": place["position"],
+            "reference_layer": measured.reference[measured.folds],
+            "pathway": pathways(measured).names(),
+        }
+    )
 
 
 def _summary_row(row: SummaryRow, place: Record) -> Record:
     columns = {
-        name: getattr(row, name)
-        for name in ("quantity", "assignment", "intervention", "group")
+        name: getattr(row, name) for name in ("quantity", "intervention", "group")
     }
     return {**place, **columns, **vars(row.estimate)}

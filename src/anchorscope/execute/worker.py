@@ -54,7 +54,7 @@ from anchorscope.progress import Progress
 class VariantPart:
     items: Int[ndarray, " item"]
     """Indices of the sequences that were run, in order."""
-    logits: Float[ndarray, "item position site probe layer"] | None
+    logits: Float[ndarray, "item position site layer"] | None
     """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
     states: Float[Tensor, "place layer item d_model"] | None
     """States at the places that were to be kept, in host memory; those of all shards where they are in a file."""
@@ -284,10 +284,8 @@ class Collected:
         if self._scorer is not None:
             scores = self._scorer.score(batch, states)
             if self._only is not None:
-                position, site, probe = (
-                    slice(index, index + 1) for index in self._only
-                )
-                scores = scores[:, position, site, probe]
+                position, site = self._only
+                scores = scores[:, position : position + 1, site : site + 1]
             if self._logits is None:
                 self._logits = scores.new_zeros((len(self.items), *scores.shape[1:]))
             self._logits[to_device(torch.as_tensor(slots), scores.device)] = scores

@@ -23,7 +23,7 @@ from anchorscope.answers.template import (
     split_head,
 )
 from anchorscope.datasets.question import Question
-from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED
+from anchorscope.evidence.delta_p import A_ANCHORED, GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import (
     Experiment,
@@ -35,8 +35,6 @@ from anchorscope.experiments.experiment import (
 from anchorscope.experiments.statistics import (
     FEW,
     METHOD,
-    OF_SAMPLE,
-    RULE,
     Floats,
     estimate_of,
     p_value,
@@ -93,20 +91,8 @@ def _by_pathway(
                 * weights[:, None]
             )
             samples = ratio(*(inputs.draws.sums(part)[0] for part in parts))
-            rule, method = (
-                (None, _METHOD) if group is None else (RULE, _METHOD + OF_SAMPLE)
-            )
-            rows.append(
-                Statistic(
-                    quantity,
-                    estimate_of(samples, n, method),
-                    WEIGHTED,
-                    None,
-                    rule,
-                    group,
-                    "all",
-                )
-            )
+            mean = estimate_of(samples, n, _METHOD)
+            rows.append(Statistic(quantity, mean, WEIGHTED, group=group, truth="all"))
             means[group] = (samples, inside)
         if all(group in means for group in GROUPS):
             (first, in_first), (second, in_second) = (means[group] for group in GROUPS)
@@ -114,7 +100,7 @@ def _by_pathway(
             differ = (
                 np.ptp(values[both]) > 0
             )  # where all are the same there is nothing to test
-            estimate = estimate_of(first - second, int(both.sum()), _METHOD + OF_SAMPLE)
+            estimate = estimate_of(first - second, int(both.sum()), _METHOD)
             p, against = (
                 p_value(first - second) if differ else None,
                 f"{Q_ANCHORED} − {A_ANCHORED}",
@@ -125,7 +111,6 @@ def _by_pathway(
                     estimate,
                     WEIGHTED,
                     against,
-                    RULE,
                     truth="all",
                     p_value=p,
                 )

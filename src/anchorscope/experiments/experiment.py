@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import EXPERIMENTS
-from anchorscope.evidence.measured import Calls, Measured
+from anchorscope.evidence.delta_p import Calls, Measured, pathways
 from anchorscope.items import Item
 from anchorscope.plugins import load_at
 from anchorscope.progress import Progress
@@ -25,7 +25,6 @@ from anchorscope.stats.streams import stream
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from anchorscope.evidence.delta_p import Corrected
     from anchorscope.evidence.draws import Draws
     from anchorscope.evidence.effects import CutStates, Scoring
     from anchorscope.execute.executor import Executor
@@ -44,8 +43,6 @@ class Statistic:
     """Which way of doing the experiment: a donor, a width, a head."""
     against: str | None = None
     """What the value is compared with, where it is a difference."""
-    assignment: str | None = None
-    """The rule that made the groups."""
     group: str | None = None
     truth: str | None = None
     """`all`, `true` or `false` answers."""
@@ -139,14 +136,12 @@ class ExperimentInputs:
     @property
     def reference(self) -> NDArray[np.int64]:
         """The reference layer of each item's own fold."""
-        return self.measured.reference[self.measured.probe("full")][self.measured.folds]
+        return self.measured.reference[self.measured.folds]
 
     @property
     def most_frequent_reference(self) -> int:
         """The reference layer of most folds; of equally frequent ones the lowest, which most items can see."""
-        return int(
-            np.argmax(np.bincount(self.measured.reference[self.measured.probe("full")]))
-        )
+        return int(np.argmax(np.bincount(self.measured.reference)))
 
     @cached_property
     def draws(self) -> Draws:
@@ -155,16 +150,9 @@ class ExperimentInputs:
         return Draws.of(self.weights, self.device)
 
     @cached_property
-    def corrected(self) -> Corrected:
-        """Pathways under the corrected rule, in every draw."""
-        from anchorscope.evidence.delta_p import correct_shift
-
-        return correct_shift(self.measured, self.draws)
-
-    @cached_property
     def calls(self) -> Calls:
-        """Who is in which pathway under the corrected rule, in the sample."""
-        return self.corrected.sample()
+        """Who is in which pathway."""
+        return pathways(self.measured)
 
     def rng(self, name: str) -> np.random.Generator:
         return stream(self.setting.seed, "experiment", self.dataset, name)

@@ -10,7 +10,7 @@ from functools import partial
 
 import polars as pl
 
-from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
+from anchorscope.evidence.delta_p import GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import Experiment, ExperimentInputs, Found
 from anchorscope.experiments.partial_cuts import (

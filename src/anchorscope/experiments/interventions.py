@@ -13,14 +13,7 @@ from matplotlib.lines import Line2D
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
 from anchorscope.experiments import section
 from anchorscope.report.charts import CURVE_COLUMNS, POINTS_NOTE, drawable
-from anchorscope.report.findings import (
-    Findings,
-    find,
-    interventions,
-    present,
-    rules_in,
-    select,
-)
+from anchorscope.report.findings import Findings, find, interventions, present, select
 from anchorscope.report.palette import (
     A_ANCHORED,
     CONTROL_GREY,
@@ -28,7 +21,6 @@ from anchorscope.report.palette import (
     INK,
     LINE_STYLES,
     Q_ANCHORED,
-    RULES,
 )
 from anchorscope.report.panel_figure import ChartSpec, Forest, Lines, Series
 from anchorscope.report.verdicts import (
@@ -53,7 +45,6 @@ _LOOKS = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), (CONTROL_GREY, "
 """Colours and markers of a section's own interventions, in their order."""
 _NO_BAND = (*CONTROLS, "content")  # bands of all would hide each other
 _AT_REFERENCE = "delta_p_reference"
-_CURVE_RULES = ("plain", "corrected")
 
 
 def effects_of(
@@ -62,9 +53,7 @@ def effects_of(
     """The summary's rows about some interventions, on datasets that have one of `made_of`."""
 
     def rows(findings: Findings) -> pl.DataFrame:
-        selected = select(
-            interventions(findings), intervention=shown, assignment=_CURVE_RULES
-        )
+        selected = select(interventions(findings), intervention=shown)
         made = select(selected, intervention=made_of)["dataset"].unique().to_list()
         return select(selected, dataset=made)
 
@@ -79,7 +68,6 @@ EFFECTS = section.TableSpec(
             "what is done",
             {name: intervention_label(name) for name in INTERVENTIONS},
         ),
-        section.RULE,
     ),
     (
         *(
@@ -98,7 +86,7 @@ EFFECTS = section.TableSpec(
         section.value("all flips", percent, quantity="flip_rate", group=None),
     ),
 )
-"""ΔP at l* and flips of both groups, a line per intervention and rule."""
+"""ΔP at l* and flips of both groups, a line per intervention."""
 
 
 def effect(rows: pl.DataFrame, name: str) -> Estimate | None:
@@ -110,7 +98,6 @@ def _forest_rows(findings: Findings) -> pl.DataFrame:
     rows = effects_of(tuple(INTERVENTIONS), OTHERS)(findings)
     columns = (
         "dataset",
-        "assignment",
         "intervention",
         "group",
         "value",
@@ -127,18 +114,7 @@ def _forests(data: pl.DataFrame) -> list[Forest]:
         name: intervention_label(name)
         for name in present(data, "intervention", tuple(INTERVENTIONS))
     }
-    return [
-        Forest(
-            "intervention",
-            lines,
-            "ΔP at l*",
-            RULES[rule],
-            3.3,
-            {"assignment": rule},
-            set_apart=CONTROLS,
-        )
-        for rule in rules_in(data)
-    ]
+    return [Forest("intervention", lines, "ΔP at l*", "", 3.3, set_apart=CONTROLS)]
 
 
 def _controls(rows: pl.DataFrame) -> section.Said | None:
@@ -179,8 +155,8 @@ SECTION = section.SectionSpec(
             "all interventions",
             "ΔP at the reference layer of Q-Anchored and A-Anchored items under every intervention",
             "Filled: Q-Anchored. Open: A-Anchored. Below the dashed line: controls.",
-            "ΔP at the reference layer l*, in percentage points. Lines: 95 % intervals. The clean probe measures under "
-            "every rule.",
+            "ΔP at the reference layer l*, in percentage points. Lines: 95 % intervals. The clean probe "
+            "measures.",
             _forest_rows,
             _forests,
             share="x",
@@ -213,7 +189,6 @@ def _section(
         """The clean probe's curves of all answers, of datasets that have one of the section's own."""
         data = select(
             drawable(findings),
-            assignment=_CURVE_RULES,
             truth="all",
             intervention=(*beside, *own),
             group=GROUPS,
@@ -221,7 +196,7 @@ def _section(
         ).select(CURVE_COLUMNS)
         made = select(data, intervention=own)["dataset"].unique().to_list()
         return select(data, dataset=made).sort(
-            "dataset", "assignment", "intervention", "group", "layer"
+            "dataset", "intervention", "group", "layer"
         )
 
     def panels(data: pl.DataFrame) -> list[Lines]:
@@ -243,15 +218,12 @@ def _section(
                 series.append(
                     Series({"intervention": name, "group": group}, line, label, band)
                 )
-        return [
-            Lines(series, "ΔP", RULES[rule], 4.35, {"assignment": rule}, y="delta_p")
-            for rule in _CURVE_RULES
-        ]
+        return [Lines(series, "ΔP", "", 4.35, y="delta_p")]
 
     chart = ChartSpec(
         {"edges": "direct_edges"}.get(slug, slug.replace("-", "_")),
         title.lower(),
-        f"ΔP per layer of both groups: {title.lower()}, a panel per rule",
+        f"ΔP per layer of both groups: {title.lower()}",
         "Solid: Q-Anchored. Dashed: A-Anchored. Black: the knockout, for comparison.",
         f"{POINTS_NOTE} Controls are drawn without.",
         curves,

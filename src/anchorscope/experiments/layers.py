@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.measured import GROUPS, Q_ANCHORED
+from anchorscope.evidence.delta_p import GROUPS, Q_ANCHORED
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import (
     Experiment,
@@ -31,7 +31,7 @@ from anchorscope.experiments.partial_cuts import (
     run_partial_cuts,
     summed_over,
 )
-from anchorscope.experiments.statistics import FEW, METHOD, RULE, estimate_of
+from anchorscope.experiments.statistics import FEW, METHOD, estimate_of
 from anchorscope.report.findings import Findings, find, select, statistics
 from anchorscope.report.palette import LINE_STYLES, DatasetStyle
 from anchorscope.report.panel_figure import ChartSpec, Lines, Series
@@ -116,7 +116,12 @@ def _shares(
         )
         rows.append(
             Statistic(
-                "share_of_cumulative", share, SINGLE, "cumulative", RULE, group, "all"
+                "share_of_cumulative",
+                share,
+                SINGLE,
+                "cumulative",
+                group=group,
+                truth="all",
             )
         )
     return rows, missing
@@ -126,7 +131,7 @@ def _cumulative(inputs: ExperimentInputs, single: CutEffects) -> CutEffects:
     """The knockout itself, in all layers, on the items of a single layer's cut."""
     measured = inputs.measured
     where = np.searchsorted(measured.ran[KNOCKOUT], single.items)
-    logits = measured.after[KNOCKOUT][measured.probe("full")][:, where]
+    logits = measured.after[KNOCKOUT][:, where]
     return CutEffects(
         inputs,
         PartialCut("cumulative", range(measured.n_layers)),
@@ -166,7 +171,7 @@ def _deepest(singles: Sequence[CutEffects]) -> tuple[list[Statistic], list[str]]
             layers[samples.argmin(dim=0)], n, f"{METHOD}, the layer in every draw"
         )
         rows.append(
-            Statistic("deepest_layer", deepest, SINGLE, None, RULE, group, "all")
+            Statistic("deepest_layer", deepest, SINGLE, group=group, truth="all")
         )
     return rows, missing
 

@@ -439,7 +439,7 @@ def _baselines(
 
 def _run_probe(inputs: ExperimentInputs, matched: AnswerSet) -> tuple[Floats, Indices]:
     """Log-odds by the run's own probe, trained on the model's answers, of the fold that never saw the question."""
-    layer, full = inputs.most_frequent_reference, inputs.measured.probe("full")
+    layer = inputs.most_frequent_reference
     fold_of = {
         item.label.group: int(fold)
         for item, fold in zip(inputs.used_items, inputs.splits.folds, strict=True)
@@ -450,8 +450,7 @@ def _run_probe(inputs: ExperimentInputs, matched: AnswerSet) -> tuple[Floats, In
         [fold_of.get(group, 0) for group in asked], dtype=np.int64
     )  # no probe knows the others
     weight, bias = (
-        part[full, :, layer].float()
-        for part in (inputs.probes.weight, inputs.probes.bias)
+        part[:, layer].float() for part in (inputs.probes.weight, inputs.probes.bias)
     )
     return (matched.clean.float() @ weight.T + bias).numpy()[
         np.arange(len(folds)), folds

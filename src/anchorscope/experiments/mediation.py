@@ -190,9 +190,7 @@ def analyse(
     """Shares of the pairs' difference, per direction, kind of donor and layer."""
     from anchorscope.evidence.draws import Draws, resampling
 
-    clean = Scored(
-        np.arange(inputs.n), inputs.measured.before[inputs.measured.probe("full")]
-    )
+    clean = Scored(np.arange(inputs.n), inputs.measured.before)
     before = _at_reference(inputs, clean)
     true, false = np.array(pairs).T
     gaps = before[true] - before[false]

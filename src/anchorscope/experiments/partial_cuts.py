@@ -1,7 +1,7 @@
 """Cuts in some layers, in some heads, or of chosen tokens: many in one pass, scored on the way.
 
-Cuts that begin in the middle of the model join there, with the clean stream. Each bootstrap draw estimates the common
-shift of a cut, and the pathways, again. A probe below the first cut layer can't see it and doesn't count.
+Cuts that begin in the middle of the model join there, with the clean stream. A probe below the first cut layer can't
+see it and doesn't count.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from anchorscope.engine.sequences import Cut, Variant
-from anchorscope.evidence.measured import GROUPS, delta_p
+from anchorscope.evidence.delta_p import GROUPS, delta_p
 from anchorscope.experiments.experiment import ExperimentInputs, ItemValues, Statistic
 from anchorscope.experiments.statistics import (
     FEW,
-    RULE,
     Bools,
     Floats,
     Indices,
@@ -30,13 +29,10 @@ from anchorscope.experiments.statistics import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from anchorscope.evidence.delta_p import CellSums
-
 MOST_AT_ONCE = 16
 """Cuts that share a pass: each takes a row of an item's tokens in memory."""
 QUANTITY = "delta_p_reference"
 """ΔP at each item's own reference layer, in percentage points."""
-_THIS = "this"  # the only intervention of a table that is made for one cut
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Scored:
         """ΔP in percentage points at each item's own reference layer, [item]."""
         measured, labels = inputs.measured, inputs.measured.labels[self.items]
         layers, column = inputs.reference[self.items], np.arange(len(self.items))
-        before = measured.before[measured.probe("full")][layers, self.items]
+        before = measured.before[layers, self.items]
         after = self.logits[layers, column]
         return delta_p(before, after, labels)
 
@@ -64,9 +60,7 @@ def run_variants(
     from anchorscope.execute.run_passes import run_states
 
     sequences = [item.sequence(inputs.setting.positions) for item in inputs.used_items]
-    probes = inputs.scoring.probes(
-        only=(*inputs.headline, inputs.measured.probe("full"))
-    )
+    probes = inputs.scoring.probes(only=inputs.headline)
     n_passes = math.ceil(len(variants) / MOST_AT_ONCE)
     scored: dict[int, Scored] = {}
     for number in range(n_passes):
@@ -82,7 +76,7 @@ def run_variants(
         ).variants
         for index, part in zip(some, parts, strict=True):
             assert part.logits is not None, "a pass with probes gives log-odds"
-            scored[index] = Scored(part.items, part.logits[:, 0, 0, 0].T)
+            scored[index] = Scored(part.items, part.logits[:, 0, 0].T)
     return [scored[index] for index in range(len(variants))]
 
 
@@ -160,7 +154,7 @@ def run_partial_cuts(
 
 @dataclass(frozen=True)
 class CutEffects:
-    """The effect of one partial cut on the pathways, without the common shift."""
+    """The effect of one partial cut on the pathways."""
 
     inputs: ExperimentInputs
     cut: PartialCut
@@ -183,49 +177,24 @@ class CutEffects:
     @cached_property
     def reference_sums(self) -> dict[str, tuple[Tensor, Tensor]]:
         """By group, the sum of ΔP at the reference layer over those that it reaches, and their number, [draw] each."""
-        import torch
-
-        from anchorscope.evidence.delta_p import of_group
-
-        measured, first = self.inputs.measured, self.cut.first
-        # Folds have a shift of their own each, so that leaving some out changes no other.
-        sums = self._sums(np.flatnonzero(self.inputs.reference[self.items] >= first))
-        layers = torch.from_numpy(measured.reference[measured.probe("full")] - first)
-        folds = torch.arange(len(layers))[layers >= 0]
-        at_reference = sums.delta_p[:, layers[folds], folds].sum(
-            dim=1, dtype=torch.float64
-        )
-        return {
-            group: (
-                of_group(at_reference.unbind(), group, "all"),
-                of_group(sums.number.unbind(), group, "all"),
-            )
-            for group in GROUPS
-        }
+        change = self.scored.at_reference(self.inputs)
+        sums = {}
+        for group in GROUPS:
+            inside = self.reached(group)
+            draws = self.inputs.draws.take(self.items[inside])
+            sums[group] = draws.sums(change[inside, None])[0], draws.numbers()
+        return sums
 
     def reference(self, group: str) -> Tensor:
         from anchorscope.evidence.draws import ratio
 
         return ratio(*self.reference_sums[group])
 
-    def _sums(self, some: Indices) -> CellSums:
-        from anchorscope.evidence.delta_p import cell_sums
-
-        measured, first = self.inputs.measured, self.cut.first
-        only_this = replace(
-            measured,
-            probes=("full",),
-            before=measured.before[measured.probe("full")][None, first:],
-            after={_THIS: self.scored.logits[first:][None][..., some]},
-            ran={_THIS: self.items[some]},
-        )
-        return cell_sums(replace(self.inputs.corrected, measured=only_this), _THIS)
-
 
 def summed_over(
     inputs: ExperimentInputs, effects: Sequence[CutEffects], variant: str
 ) -> ItemValues:
-    """The sum of several cuts in every item, at its reference layer and without correction.
+    """The sum of several cuts in every item, at its reference layer.
 
     A cut above an item's reference layer adds nothing; an item below all of them has no value.
     """
@@ -254,7 +223,6 @@ def reference_statistics(
                     n,
                     {
                         "variant": effect.cut.variant,
-                        "assignment": RULE,
                         "group": group,
                         "layer": effect.cut.first,
                     },

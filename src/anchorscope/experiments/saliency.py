@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.engine.sequences import SITES
-from anchorscope.evidence.measured import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
+from anchorscope.evidence.delta_p import A_ANCHORED, GROUPS, Q_ANCHORED, at_reference
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import (
     Experiment,
@@ -47,7 +47,6 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
     position, site = inputs.headline
     some = [inputs.used_items[item] for item in items]
     reference, folds = inputs.reference[items], inputs.measured.folds[items]
-    full = inputs.measured.probe("full")
     work = plan_saliency(
         inputs.planner,
         sequences=[
@@ -58,8 +57,8 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
         keys={_QUESTION: tuple(item.located.question_tokens for item in some)},
         site=SITES[site],
         layers=[int(layer) for layer in reference],
-        weight=inputs.probes.weight[full, folds, reference],
-        bias=inputs.probes.bias[full, folds, reference],
+        weight=inputs.probes.weight[folds, reference],
+        bias=inputs.probes.bias[folds, reference],
     )
     ran = run_saliency(inputs.executor, work, inputs.progress)
     question, everything = (
@@ -78,12 +77,8 @@ def measure_flow(inputs: ExperimentInputs, items: Indices) -> tuple[Floats, Floa
 
 
 def wrong_probability(inputs: ExperimentInputs) -> Floats:
-    full = inputs.measured.probe("full")
-    clean = at_reference(
-        inputs.measured.before[full],
-        inputs.measured.reference[full],
-        inputs.measured.folds,
-    )
+    measured = inputs.measured
+    clean = at_reference(measured.before, measured.reference, measured.folds)
     return np.exp(
         -np.logaddexp(
             0.0, np.where(inputs.measured.labels, clean, -clean).astype(float)
@@ -147,10 +142,10 @@ def _items(findings: Findings) -> pl.DataFrame:
         pl.col("value").is_finite() & (pl.col("value") > 0)
     ).with_columns(log=pl.col("value").log10())
     rows = rows.join(
-        findings.items.select("dataset", "item_id", "pathway_corrected"),
+        findings.items.select("dataset", "item_id", "pathway"),
         on=["dataset", "item_id"],
     )
-    return select(rows, pathway_corrected=GROUPS)
+    return select(rows, pathway=GROUPS)
 
 
 def _figure_rows(findings: Findings) -> pl.DataFrame:
@@ -167,7 +162,7 @@ def _figure_rows(findings: Findings) -> pl.DataFrame:
         )  # where a Gaussian of about that width is nearly 0
         grid = np.linspace(logs.min() - margin, logs.max() + margin, 256)
         for part in _STYLES:
-            values = (select(rows, pathway_corrected=part) if part in GROUPS else rows)[
+            values = (select(rows, pathway=part) if part in GROUPS else rows)[
                 "log"
             ].to_numpy()
             if len(values) >= FEW and np.ptp(values) > 0:

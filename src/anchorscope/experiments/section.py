@@ -17,15 +17,13 @@ from anchorscope.report.findings import (
     Findings,
     datasets_in,
     first_row,
-    headline,
     present,
     row_estimate,
-    rules_in,
     select,
     statistics,
 )
 from anchorscope.report.page import Section, SectionFigure, filled
-from anchorscope.report.palette import GROUPS, RULES, display_name
+from anchorscope.report.palette import GROUPS, display_name
 from anchorscope.report.panel_figure import ChartSpec
 from anchorscope.report.verdicts import Verdict, all_of
 from anchorscope.report.wording import (
@@ -91,16 +89,7 @@ class SectionSpec:
 
 
 FIGURE_COLUMNS = (
-    *(
-        "dataset",
-        "assignment",
-        "quantity",
-        "variant",
-        "group",
-        "truth",
-        "layer",
-        "probe_layer",
-    ),
+    *("dataset", "quantity", "variant", "group", "truth", "layer", "probe_layer"),
     *("value", "ci_low", "ci_high", "n", "p_value", "q_value"),
 )
 """What the CSV file beside a figure has of each row."""
@@ -131,7 +120,7 @@ class Answer:
     fails: str
     undecided: str
     of: Callable[[pl.DataFrame], Said | None]
-    """From one dataset's rows, under the headline rule if rules differ; None if its numbers are missing."""
+    """From one dataset's rows; None if its numbers are missing."""
 
     def give(self, findings: Findings, rows: pl.DataFrame) -> tuple[str, Verdict]:
         """The sentence over all datasets, and its verdict: it holds only if it holds for each."""
@@ -144,7 +133,7 @@ class Answer:
         answers = {
             name: answer
             for name in datasets_in(findings, rows)
-            if (answer := self.of(headline(select(rows, dataset=name)))) is not None
+            if (answer := self.of(select(rows, dataset=name))) is not None
         }
         verdict = all_of([answer.verdict for answer in answers.values()])
         words: Mapping[Verdict, str] = {
@@ -164,13 +153,9 @@ class Answer:
             for name, text in decide.items()
         ][:_MOST_SHOWN]
         more = len(answers) - len(numbers)
-        rule = [
-            RULES[name] for name in rules_in(headline(rows)) if len(rules_in(rows)) > 1
-        ]
-        return (
-            f"{words[verdict]} ({'; '.join([*numbers, *([f'{more} more'] if more else []), *rule])}).",
-            verdict,
-        )
+        if more:
+            numbers.append(f"{more} more")
+        return f"{words[verdict]} ({'; '.join(numbers)}).", verdict
 
 
 def whole_percent(share: Estimate | None) -> str:
@@ -208,7 +193,6 @@ class Key:
     """Value → its words, in the order of the lines; others keep their names and come last."""
 
 
-RULE = Key("assignment", "rule", RULES)
 GROUP = Key("group", "group", {name: name for name in GROUPS})
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from anchorscope.errors import UserError
-from anchorscope.evidence.measured import GROUPS, at_reference
+from anchorscope.evidence.delta_p import GROUPS, at_reference
 from anchorscope.experiments import section
 from anchorscope.experiments.experiment import (
     Experiment,
@@ -27,8 +27,6 @@ from anchorscope.experiments.experiment import (
 from anchorscope.experiments.statistics import (
     FEW,
     METHOD,
-    OF_SAMPLE,
-    RULE,
     Bools,
     Floats,
     Indices,
@@ -100,9 +98,7 @@ def run(inputs: ExperimentInputs) -> Found:
     )
     groups, seed = inputs.measured.groups[items], inputs.setting.seed
     try:  # pathways are even within relation and truth
-        splits = make_splits(
-            asks, groups, folds[items], seed, ("full",), relations=strata
-        )
+        splits = make_splits(asks, groups, folds[items], seed, relations=strata)
     except UserError:
         counted = " and ".join(f"{number} {group}" for group, number in numbers.items())
         return Found(
@@ -120,12 +116,9 @@ def run(inputs: ExperimentInputs) -> Found:
         inputs.draws.take(items),
     )
     device, states = torch.device(inputs.device), inputs.states()[:, items]
-    (probes,) = fit_probes(
-        states[None], splits, [f"pathway {RULE}"], device, inputs.progress
-    )
-    scores = score_states(Scorer([[probes]], splits.folds, device), states[None, None])[
-        :, 0, 0, 0
-    ].T  # [layer, item]
+    (probes,) = fit_probes(states[None], splits, ["pathway"], device, inputs.progress)
+    scorer = Scorer([[probes]], splits.folds, device)
+    scores = score_states(scorer, states[None, None])[:, 0, 0].T  # [layer, item]
     pairs = comparable(asks, of_one_truth)
     missing = [
         f"only {n} {group} items share fold and truth label with items of the other pathway, {FEW} needed "
@@ -137,7 +130,7 @@ def run(inputs: ExperimentInputs) -> Found:
         null = (
             None
             if missing
-            else _null_scores(inputs, pathways, states, probes.strength[0].T)
+            else _null_scores(inputs, pathways, states, probes.strength.T)
         )
         rows = [
             *_probe_rows(pathways, scores, null),
@@ -149,7 +142,7 @@ def run(inputs: ExperimentInputs) -> Found:
             "the first layer assigned pathways in some fold, so that no layer lies below (auc_below)"
         )
     else:
-        values = (ItemValues("pathway_log_odds", items, scores[pathways.below], RULE),)
+        values = (ItemValues("pathway_log_odds", items, scores[pathways.below]),)
     return Found(tuple(rows), values, tuple(missing))
 
 
@@ -168,7 +161,7 @@ def _null_scores(
         {*pathways.reference.tolist(), max(0, int(pathways.reference.min()) - 1)}
     )
     inputs.progress.start("permuted pathways", PERMUTATIONS * len(layers))
-    rng = inputs.rng(f"self-awareness {RULE} {PERMUTED}")
+    rng = inputs.rng(f"self-awareness {PERMUTED}")
     labels = permute_within_strata(
         pathways.asks, pathways.of_one_truth, PERMUTATIONS, rng
     )
@@ -244,7 +237,6 @@ def _row(
 ) -> Statistic:
     from anchorscope.probes.crossfit import share_at_least
 
-    method += OF_SAMPLE
     if null is not None:
         method += f"; p by {len(null)} permutations {PERMUTED}, items of a group apart"
     samples = auc_samples(scores, pathways.asks, strata, pathways.draws)
@@ -252,7 +244,7 @@ def _row(
         samples, int(comparable(pathways.asks, strata).sum()), method
     )
     p = None if null is None else share_at_least(estimate.value, null)
-    return Statistic(quantity, estimate, assignment=RULE, probe_layer=layer, p_value=p)
+    return Statistic(quantity, estimate, probe_layer=layer, p_value=p)
 
 
 def _baseline_rows(
@@ -260,10 +252,8 @@ def _baseline_rows(
 ) -> list[Statistic]:
     """How well the label and the truth probe's margin predict the pathway, without any pathway probe."""
     measured, folds = inputs.measured, pathways.splits.folds
-    full = measured.probe("full")
-    truth = at_reference(
-        measured.before[full], measured.reference[full], measured.folds
-    )[pathways.items]
+    clean = at_reference(measured.before, measured.reference, measured.folds)
+    truth = clean[pathways.items]
     labels = measured.labels[pathways.items].astype(float)
     wanted = [("auc_truth_label", labels, folds)]
     if within_truth:  # among all items the margin would be compared across labels, whose cuts move different ways

@@ -2,8 +2,8 @@
 
 Every draw resamples whole groups of questions, and both sides of a difference come from the same draw. Tests use the
 bootstrap's standard error and a normal distribution: a share of 2,000 draws couldn't go below one in a thousand. Items
-keep their pathway in the sample under the corrected rule. Scores of different folds come from different probes, so AUCs
-compare items of one fold only.
+keep their pathway in the sample. Scores of different folds come from different probes, so AUCs compare items of one
+fold only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from anchorscope.evidence.measured import GROUPS
+from anchorscope.evidence.delta_p import GROUPS
 from anchorscope.experiments.experiment import ExperimentInputs, Statistic
 from anchorscope.stats.estimate import Estimate
 
@@ -29,10 +29,6 @@ Bools = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 
 METHOD = "bootstrap over groups"
-OF_SAMPLE = ", groups of the sample"
-"""Pathways depend on an estimated shift; if draws keep those of the sample, the method ends with this."""
-RULE = "corrected"
-"""The rule that makes the pathways of all experiments, in the column `assignment`."""
 FEW = 10
 """Items of a group below which nothing is reported."""
 _STILL = 1e-12  # numbers that differ by less in all draws differ by rounding only
@@ -40,7 +36,7 @@ _STILL = 1e-12  # numbers that differ by less in all draws differ by rounding on
 
 def too_few(n: int, group: str | None = None) -> str:
     """Why nothing is reported of a group."""
-    return f"only {n} items{f' are {group} under the {RULE} rule' if group else ''}, {FEW} needed"
+    return f"only {n} items{f' are {group}' if group else ''}, {FEW} needed"
 
 
 def estimate_of(samples: Tensor, n: int, method: str = METHOD) -> Estimate:
@@ -134,10 +130,8 @@ def pathway_aucs(
             continue
         samples = auc_samples(scores[items], asks, strata, inputs.draws.take(items))
         estimate = estimate_of(
-            samples, n, f"{METHOD}, pairs of the same fold, p against 0.5{OF_SAMPLE}"
+            samples, n, f"{METHOD}, pairs of the same fold, p against 0.5"
         )
         p = p_value(samples, 0.5)
-        rows.append(
-            Statistic(name, estimate, variant, assignment=RULE, truth="all", p_value=p)
-        )
+        rows.append(Statistic(name, estimate, variant, truth="all", p_value=p))
     return rows, missing

@@ -70,8 +70,8 @@ class OutOfFoldProbes:
     sets: tuple[tuple[ProbeSet, ...], ...]
     folds: Int[ndarray, " sequence"]
     """The fold whose probes never saw the sequence's group."""
-    only: tuple[int, int, int] | None = None
-    """(position, site, probe) of the log-odds that are wanted; None for all."""
+    only: Place | None = None
+    """Where log-odds are wanted; None for everywhere."""
 
     def take(self, sequences: Sequence[int]) -> "OutOfFoldProbes":
         return replace(self, folds=self.folds[list(sequences)])

@@ -1,8 +1,7 @@
 """Probes for every layer, fold, site and position, each only scoring items whose group it never saw.
 
-Three probes per fold: `full` learns from all other folds; `a` and `b` each from one half of the other folds' groups, so
-that one can assign pathways while the other measures. Each chooses its strength by the log-loss of grouped inner folds,
-and its reference layer by their AUC.
+A fold's probe learns from all other folds. It chooses its strength by the log-loss of grouped inner folds, and its
+reference layer by their AUC.
 
 The null (`permuted_areas`): labels are permuted within strata, such as folds and relations, so that what a probe gains
 from telling strata apart it also gains under the null. Every probe is fitted again, at the strength that the real
@@ -30,8 +29,6 @@ from anchorscope.progress import Progress
 from anchorscope.stats.auc import auc
 from anchorscope.stats.streams import priorities
 
-PROBES = ("full", "a", "b")
-
 
 @dataclass(frozen=True)
 class Splits:
@@ -41,29 +38,28 @@ class Splits:
     strata: Int[np.ndarray, " item"]
     """Relation and label of each item as one number: all splits spread each of these evenly (`folds.truth_strata`)."""
     folds: Int[np.ndarray, " item"]
-    training: Bool[np.ndarray, "probe fold item"]
-    """Items that each probe of each fold learns from."""
-    inner: Int[np.ndarray, "probe fold item"]
+    training: Bool[np.ndarray, "fold item"]
+    """Items that each fold's probe learns from."""
+    inner: Int[np.ndarray, "fold item"]
     """Inner fold of each training item; -1 elsewhere."""
-    probes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ProbeSet:
     """Fitted probes of one site and position, acting on raw states."""
 
-    weight: Float[Tensor, "probe fold layer d_model"]
-    bias: Float[Tensor, "probe fold layer"]
-    strength: Float[np.ndarray, "probe fold layer"]
-    inner_auc: Float[np.ndarray, "probe fold layer"]
+    weight: Float[Tensor, "fold layer d_model"]
+    bias: Float[Tensor, "fold layer"]
+    strength: Float[np.ndarray, "fold layer"]
+    inner_auc: Float[np.ndarray, "fold layer"]
     unconverged: tuple[str, ...]
     """Names of probes whose solver didn't converge."""
     notes: tuple[str, ...] = ()
     """For readers of the results: where memory ran out and chunks became smaller than planned."""
 
     @property
-    def reference(self) -> Int[np.ndarray, "probe fold"]:
-        """The reference layer l* of each probe and fold."""
+    def reference(self) -> Int[np.ndarray, " fold"]:
+        """The reference layer l* of each fold."""
         return np.argmax(self.inner_auc, axis=-1)
 
 
@@ -72,45 +68,21 @@ def make_splits(
     groups: Int[np.ndarray, " item"],
     folds: Int[np.ndarray, " item"],
     seed: int,
-    probes: tuple[str, ...] = PROBES,
     item_ids: Sequence[str] | None = None,
     relations: Sequence[str | None] | None = None,
 ) -> Splits:
-    """Halves and inner folds for given outer folds; labels are spread evenly over each, within relations if known."""
+    """Inner folds for given outer folds; labels are spread evenly over each, within relations if known."""
     ids = [str(index) for index in range(len(labels))] if item_ids is None else item_ids
-    n_folds, n, strata = (
-        int(folds.max()) + 1,
-        len(labels),
-        truth_strata(labels, relations),
-    )
-    training = np.zeros((len(probes), n_folds, n), dtype=bool)
-    inner = np.full((len(probes), n_folds, n), -1, dtype=np.int64)
-    for fold in range(n_folds):
-        others = np.flatnonzero(folds != fold)
-        half = grouped_folds(
-            groups[others],
-            strata[others],
-            2,
-            priorities(seed, f"halves {fold}", ids)[others],
+    strata = truth_strata(labels, relations)
+    training = folds != np.arange(folds.max() + 1)[:, None]
+    inner = np.full(training.shape, -1, dtype=np.int64)
+    for fold, learns in enumerate(training):
+        order = priorities(seed, f"inner full {fold}", ids)[learns]
+        inner[fold, learns] = grouped_folds(
+            groups[learns], strata[learns], INNER_FOLDS, order
         )
-        for index, probe in enumerate(probes):
-            learns = (
-                others
-                if probe == "full"
-                else others[half == (0 if probe == "a" else 1)]
-            )
-            training[index, fold, learns] = True
-            order = priorities(seed, f"inner {probe} {fold}", ids)[learns]
-            inner[index, fold, learns] = grouped_folds(
-                groups[learns], strata[learns], INNER_FOLDS, order
-            )
     splits = Splits(
-        labels=labels,
-        strata=strata,
-        folds=folds,
-        training=training,
-        inner=inner,
-        probes=probes,
+        labels=labels, strata=strata, folds=folds, training=training, inner=inner
     )
     _refuse_one_sided(splits, len(np.unique(groups)))
     return splits
@@ -118,9 +90,9 @@ def make_splits(
 
 def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
     """Every set that is learned from or scored needs true and false answers."""
-    held_out = splits.inner[:, :, None, :] == np.arange(INNER_FOLDS)[:, None]
-    learned = splits.training[:, :, None, :] & ~held_out
-    folds = splits.folds == np.arange(splits.training.shape[1])[:, None]
+    held_out = splits.inner[:, None] == np.arange(INNER_FOLDS)[:, None]
+    learned = splits.training[:, None] & ~held_out
+    folds = splits.folds == np.arange(len(splits.training))[:, None]
     sets = np.concatenate(
         [part.reshape(-1, len(splits.labels)) for part in (held_out, learned, folds)]
     )
@@ -147,29 +119,21 @@ def fit_probes(
     """
     assert len(names) == len(states), f"{len(names)} names for {len(states)} places"
     title = f"probes {names[0]}" if len(names) == 1 else "probes"
-    shape = splits.training.shape[:2]
-    training, inner = (
-        part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner)
-    )
     searched, notes = grid_search(
         states,
         splits.labels,
-        training,
-        inner,
+        splits.training,
+        splits.inner,
         torch.device(device),
         progress,
         title,
         solve=solve,
     )
-    training_sets = [
-        f"probe {probe} fold {fold}"
-        for probe in splits.probes
-        for fold in range(shape[1])
-    ]
+    training_sets = [f"fold {fold}" for fold in range(len(splits.training))]
     sets = []
     for name, search in zip(names, searched, strict=True):
         weight, bias, strength, inner_auc = (
-            part.movedim(0, 1).unflatten(0, shape).contiguous()
+            part.movedim(0, 1).contiguous()
             for part in (search.weight, search.bias, search.strength, search.inner_auc)
         )
         unconverged = search.unconverged(name, training_sets)
@@ -189,19 +153,13 @@ def refit_logits(
     device: str | torch.device = "cpu",
 ) -> Float[np.ndarray, "layer item"]:
     """Out-of-fold log-odds [layer, item] of probes trained, on the device, on the states under an intervention."""
-    only_full = replace(
-        splits,
-        training=splits.training[:1],
-        inner=splits.inner[:1],
-        probes=splits.probes[:1],
-    )
     (fitted,) = fit_probes(
-        states[None], only_full, [f"refit {intervention}"], device, progress
+        states[None], splits, [f"refit {intervention}"], device, progress
     )
     scores = [
         layer.float() @ weight.T + bias  # [item, fold]
         for layer, weight, bias in zip(
-            states, fitted.weight[0].movedim(1, 0), fitted.bias[0].T, strict=True
+            states, fitted.weight.movedim(1, 0), fitted.bias.T, strict=True
         )
     ]
     own = torch.as_tensor(splits.folds)[:, None].expand(len(scores), -1, 1)
@@ -232,14 +190,10 @@ class Scorer:
         bias = torch.stack(
             [torch.stack([probes.bias for probes in row]) for row in probe_sets]
         )
-        self._shape = bias.shape  # position, site, probe, fold, layer
-        # [position · site · layer, probe · fold, d_model]: one problem per kind of state.
-        self.weight = (
-            weight.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
-        )
-        self.bias = (
-            bias.movedim(4, 2).flatten(3, 4).flatten(0, 2).contiguous().to(device)
-        )
+        self._shape = bias.shape  # position, site, fold, layer
+        # [position · site · layer, fold, d_model]: one problem per kind of state.
+        self.weight = weight.movedim(3, 2).flatten(0, 2).contiguous().to(device)
+        self.bias = bias.movedim(3, 2).flatten(0, 2).contiguous().to(device)
         self.folds = torch.as_tensor(folds, device=device)
 
     def for_folds(self, folds: Int[np.ndarray, " item"]) -> "Scorer":
@@ -252,9 +206,9 @@ class Scorer:
         self,
         items: Sequence[int],
         states: Float[Tensor, "batch position site layer d_model"],
-    ) -> Float[Tensor, "batch position site probe layer"]:
+    ) -> Float[Tensor, "batch position site layer"]:
         """Log-odds of states, each item's by the probes of its own fold."""
-        n_positions, n_sites, n_probes, n_folds, n_layers = self._shape
+        n_positions, n_sites, n_folds, n_layers = self._shape
         flat = states.flatten(1, 3).transpose(0, 1)
         at_once = max(1, _VALUES_AT_ONCE // flat[0].numel())
         parts = zip(
@@ -269,16 +223,16 @@ class Scorer:
                 for part, weight, bias in parts
             ]
         scores = torch.cat(log_odds).view(
-            n_positions, n_sites, n_layers, len(items), n_probes, n_folds
+            n_positions, n_sites, n_layers, len(items), n_folds
         )
         own = self.folds[to_device(torch.as_tensor(list(items)), states.device)]
-        index = own[:, None, None].expand(*scores.shape[:-1], 1)
-        return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 4, 2).contiguous()
+        index = own[:, None].expand(*scores.shape[:-1], 1)
+        return scores.gather(-1, index)[..., 0].permute(3, 0, 1, 2).contiguous()
 
 
 def score_states(
     scorer: Scorer, states: Float[Tensor, "position site layer item d_model"]
-) -> Float[np.ndarray, "item position site probe layer"]:
+) -> Float[np.ndarray, "item position site layer"]:
     device = scorer.weight.device
     scores = []
     for start in range(0, states.shape[-2], _SCORED_AT_ONCE):
@@ -297,7 +251,7 @@ def score_clean(
     folds: Int[np.ndarray, " item"],
     device: str | torch.device,
     progress: Progress,
-) -> Float[np.ndarray, "item position site probe layer"]:
+) -> Float[np.ndarray, "item position site layer"]:
     """The same by probe sets [position][site] that are not on the device yet."""
     progress.start("score clean states", 1)
     scores = score_states(Scorer(probe_sets, folds, torch.device(device)), states)
@@ -337,15 +291,12 @@ def null_scores(
 ) -> Floats:
     """Out-of-fold log-odds [permutation, layer, item] of probes that learn permuted labels [permutation, item].
 
-    `states` are [layer, item, d_model]; `strength` [layer, fold]; the training sets are those of the first probe.
+    `states` are [layer, item, d_model]; `strength` [layer, fold].
     """
     # The solver knows one label per item. So each item stands there twice, once with each label, and every permutation
     # learns from the one that it means: all of them are then columns of one problem.
-    training, n, n_folds = (
-        splits.training[0],
-        len(splits.folds),
-        splits.training.shape[1],
-    )
+    training = splits.training
+    n_folds, n = training.shape
     learned = np.concatenate(
         [training & labels[:, None], training & ~labels[:, None]], axis=-1
     )
@@ -393,9 +344,8 @@ def permuted_areas(
         fold_splits = replace(
             splits,
             folds=fold_index,
-            training=splits.training[:1, own],
-            inner=splits.inner[:1, own],
-            probes=splits.probes[:1],
+            training=splits.training[own],
+            inner=splits.inner[own],
         )
         (chosen,) = fit_probes(
             states[[layer]][None],
@@ -404,7 +354,7 @@ def permuted_areas(
             device,
         )
         null = null_scores(
-            states[[layer]], fold_splits, chosen.strength[0].T, labels, device, progress
+            states[[layer]], fold_splits, chosen.strength.T, labels, device, progress
         )
         inside = np.isin(splits.folds, own)
         scores[:, inside] = null[:, 0, inside]

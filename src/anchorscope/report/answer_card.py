@@ -318,12 +318,12 @@ def controls_in(readings: Sequence[Reading]) -> list[Reading]:
 
 def controls_of_parts(readings: Sequence[Reading]) -> list[Reading]:
     """The controls of the four parts, which know no groups."""
-    return [reading for reading in controls_in(readings) if reading.assignment is None]
+    return [reading for reading in controls_in(readings) if not reading.of_groups]
 
 
 def controls_of_chart(readings: Sequence[Reading]) -> list[Reading]:
     """The controls of ΔP, which compare groups."""
-    return [reading for reading in controls_in(readings) if reading.assignment]
+    return [reading for reading in controls_in(readings) if reading.of_groups]
 
 
 def counted_controls(controls: Sequence[Reading]) -> str:

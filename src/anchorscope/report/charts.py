@@ -1,8 +1,7 @@
 """The figures of a run: the paper's chart, the parts of the evidence over the layers, and AUC per layer.
 
 ΔP has a colour per dataset, Q-Anchored solid, A-Anchored dashed, with bands; one panel for a run, a panel each for
-several. Cutting the question moves a probe's verdict towards "false" for every item; the corrected rule removes that
-shift per layer and fold, without using the labels.
+several.
 
 Parts are stacked; one below zero is drawn below the zero line. Layers at which an interval is wider than the whole
 scale are left blank. The band over which the text averages is marked; black lines show what needs the key words, and
@@ -44,7 +43,6 @@ from anchorscope.report.palette import (
     LINE_STYLES,
     PART_COLOURS,
     PART_HATCHES,
-    RULES,
     dataset_styles,
     display_name,
 )
@@ -68,7 +66,7 @@ from anchorscope.stats.curves import FEWEST_GROUPS
 # The paper's chart
 
 CURVE_COLUMNS = (
-    *("dataset", "intervention", "assignment", "group", "truth"),
+    *("dataset", "intervention", "group", "truth"),
     *("layer", "delta_p", "ci_low", "ci_high", "n", "n_groups"),
 )
 POINTS_NOTE = (
@@ -79,17 +77,16 @@ LEAST_PANEL = 1.0  # inch
 _PANEL = (5.4, 3.3)  # inches
 
 
-def chart_name(rule: str) -> str:
-    """The name of a rule's chart: the paper's rule has the short one."""
-    return "delta_p" if rule == "plain" else f"delta_p_{rule}"
+DELTA_P = "delta_p"
+"""The name of the chart."""
 
 
 def delta_p_chart(
-    findings: Findings, rule: str = "plain", size: tuple[float, float] | None = None
+    findings: Findings, size: tuple[float, float] | None = None
 ) -> ExperimentFigure:
-    """The chart of a run under one rule; `size`, in inches, is the whole figure's, which then has no small print."""
+    """The chart of a run; `size`, in inches, is the whole figure's, which then has no small print."""
     data = (
-        chart_rows(findings, rule)
+        chart_rows(findings)
         .select(CURVE_COLUMNS)
         .sort("intervention", "dataset", "group", "layer")
     )
@@ -121,7 +118,6 @@ def delta_p_chart(
             {"": findings.n_layers},
             span,
             layers,
-            rule,
             (width, height),
         )
         return ExperimentFigure(
@@ -145,7 +141,7 @@ def delta_p_of_runs(runs: Sequence[Findings]) -> ExperimentFigure:
     """The paper's chart with a panel per run."""
     depths = {run.model: run.n_layers for run in runs}
     rows = pl.concat(
-        chart_rows(run, "plain").with_columns(run=pl.lit(run.model)) for run in runs
+        chart_rows(run).with_columns(run=pl.lit(run.model)) for run in runs
     )
     data = rows.select("run", *CURVE_COLUMNS).drop("truth")
     datasets = tuple(dict.fromkeys(name for run in runs for name in run.datasets))
@@ -171,10 +167,8 @@ def preliminary_chart(
     n_layers: int,
     note: str,
 ) -> ExperimentFigure:
-    """The chart of a run that is not finished: the plain curves, as far as they go."""
-    data = curves.filter(
-        _DRAWN & (pl.col("n") > 0) & (pl.col("assignment") == "plain")
-    ).select(CURVE_COLUMNS)
+    """The chart of a run that is not finished: the curves, as far as they go."""
+    data = curves.filter(_DRAWN & (pl.col("n") > 0)).select(CURVE_COLUMNS)
     spec = _spec(data, tuple(layers), {"": n_layers}, delta_p_span(curves), layers)
     return ExperimentFigure(
         data, (note,), spec, f"{curves['model'][0]} (preliminary)", n_layers, ("",)
@@ -186,14 +180,11 @@ _DRAWN = (pl.col("truth") == "all") & pl.col("intervention").is_in(
 )
 
 
-def chart_rows(findings: Findings, rule: str) -> pl.DataFrame:
+def chart_rows(findings: Findings) -> pl.DataFrame:
     """What is drawn: all items, knockout and random control, at the headline site and position."""
-    wanted = (
-        _DRAWN
-        & (pl.col("assignment") == rule)
-        & pl.col("dataset").is_in(findings.datasets)
+    return drawable(findings).filter(
+        _DRAWN & pl.col("dataset").is_in(findings.datasets)
     )
-    return drawable(findings).filter(wanted)
 
 
 def drawable(findings: Findings) -> pl.DataFrame:
@@ -228,7 +219,6 @@ def _spec(
     depths: Mapping[str, int],
     span: tuple[float, float],
     layers: Mapping[str, tuple[int, ...]] | None = None,
-    rule: str = "plain",
     panel: tuple[float, float] = _PANEL,
     words: Mapping[str, str] | None = None,
 ) -> ChartSpec:
@@ -258,8 +248,8 @@ def _spec(
         named="" not in titles or not titles[""],
     )
     return ChartSpec(
-        chart_name(rule),
-        "as in the paper" if words else "" if rule == "plain" else RULES[rule],
+        DELTA_P,
+        "as in the paper" if words else "",
         "",
         "",
         "",
@@ -597,7 +587,6 @@ def figures_of(findings: Findings) -> list[ExperimentFigure]:
     ]
     return [
         delta_p_chart(findings),
-        delta_p_chart(findings, "corrected"),
         *(spec.from_findings(findings) for spec in specs if spec.was_made(findings)),
     ]
 
@@ -608,24 +597,21 @@ def figure_named(
     datasets: Sequence[str] | None = None,
     size: tuple[float, float] | None = None,
 ) -> ExperimentFigure:
-    """A figure by name, of all datasets or some; `size` in inches is for the ΔP charts, which have one panel."""
+    """A figure by name, of all datasets or some; `size` in inches is for the ΔP chart, which has one panel."""
     for dataset in datasets or ():
         if dataset not in findings.datasets:
             raise unknown("dataset", dataset, findings.datasets)
     chosen = tuple(
         dataset for dataset in findings.datasets if not datasets or dataset in datasets
     )
-    findings, rules = (
-        replace(findings, datasets=chosen),
-        {chart_name(rule): rule for rule in RULES},
-    )
-    if name in rules:
-        return delta_p_chart(findings, rules[name], size)
+    findings = replace(findings, datasets=chosen)
+    if name == DELTA_P:
+        return delta_p_chart(findings, size)
     if size:
         raise UserError(
-            f"Only {', '.join(rules)} take a size; {name!r} was asked for. Leave the size out."
+            f"Only {DELTA_P} takes a size; {name!r} was asked for. Leave the size out."
         )
     figures = {figure.name: figure for figure in figures_of(findings)}
     if name not in figures:
-        raise unknown("figure", name, sorted({*figures, *rules}))
+        raise unknown("figure", name, sorted(figures))
     return figures[name]

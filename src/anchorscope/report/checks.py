@@ -70,11 +70,10 @@ from anchorscope.stats.estimate import LEVEL, Estimate, holm
 
 @dataclass(frozen=True)
 class Subject:
-    """What a check is applied to: a dataset, under an assignment rule where one matters."""
+    """What a check is applied to."""
 
     findings: Findings
     dataset: str
-    assignment: str | None
 
     def summary(
         self,
@@ -82,12 +81,11 @@ class Subject:
         intervention: str | None = "knockout",
         group: str | None = None,
     ) -> Estimate | None:
-        """A quantity of the summary under this rule; without an interval where it rests on too few items."""
+        """A quantity of the summary; without an interval where it rests on too few items."""
         value = summary_of(
             self.findings,
             self.dataset,
             quantity,
-            assignment=self.assignment,
             intervention=intervention,
             group=group,
         )
@@ -139,8 +137,7 @@ class Check:
     measure: Measure
     unit: str = "points"
     standing: Standing = "description"
-    rule: str | None = None
-    """The assignment rule under which it is asked; None where no rule matters."""
+    of_groups: bool = False
     scope: str = "dataset"
     group: str | None = None
 
@@ -176,9 +173,7 @@ class Check:
             "p_corrected": p_corrected,
         }
         return Reading(
-            id=":".join(
-                filter(None, (subject.dataset, subject.assignment, self.claim))
-            ),
+            id=f"{subject.dataset}:{self.claim}",
             claim=self.claim,
             topic=self.topic,
             statement=self.form("yes"),
@@ -189,7 +184,7 @@ class Check:
             dataset=subject.dataset,
             site=subject.findings.site,
             position=subject.findings.position,
-            assignment=subject.assignment,
+            of_groups=self.of_groups,
             group=self.group,
             scope=self.scope,
             standing=self.standing,
@@ -217,7 +212,7 @@ def _check(
 _control = partial(_check, unit="ratio", standing="control")
 _tested = partial(_check, unit=EVIDENCE, standing="tested")
 _of_probe = partial(_check, unit="AUC")
-_of_curve = partial(_check, unit="points", rule="plain", scope="curve")
+_of_curve = partial(_check, unit="points", of_groups=True, scope="curve")
 
 
 def read(findings: Findings) -> list[Reading]:
@@ -228,7 +223,7 @@ def read(findings: Findings) -> list[Reading]:
         for dataset in findings.datasets
         for check in CHECKS
         if has_parts or check.standing != "tested"
-        for subject in [Subject(findings, dataset, check.rule)]
+        for subject in [Subject(findings, dataset)]
         if (measured := check.measure(subject)) is not None
     ]
     tested = [
@@ -429,7 +424,7 @@ def auc_above_nulls(subject: Subject) -> Measured | None:
     "Who is in the groups",
     "the rule {mostly sorts|does not simply sort} answers into true and false ones",
     "difference of shares",
-    rule="plain",
+    of_groups=True,
 )
 def sorts_by_label(subject: Subject) -> Measured:
     """How far the groups differ in true answers."""
@@ -447,7 +442,7 @@ def sorts_by_label(subject: Subject) -> Measured:
     "Common shift",
     'the cut {moves|does not move} the probe towards "false"',
     "probability",
-    rule="plain",
+    of_groups=True,
 )
 def towards_false(subject: Subject) -> Measured:
     """How far the mean probability of "true" changes."""
@@ -497,7 +492,7 @@ def signal_survives(subject: Subject) -> Measured:
     "random words move the Q-Anchored line {less|more} than a quarter as far as the key words",
     "ratio",
     standing="control",
-    rule="plain",
+    of_groups=True,
 )
 def random_small(subject: Subject) -> Measured:
     """Asked wherever the key words lower the line visibly, in either direction.
@@ -551,8 +546,7 @@ def random_small(subject: Subject) -> Measured:
 
 def _falls(subject: Subject, intervention: str) -> dict[int, Estimate]:
     """How much the Q-Anchored line falls at every layer that has an honest interval."""
-    findings, rule = subject.findings, subject.assignment or ""
-    rows = findings.drawn_curves(subject.dataset, rule, Q_ANCHORED, intervention)
+    rows = subject.findings.drawn_curves(subject.dataset, Q_ANCHORED, intervention)
     rows = rows.filter(
         pl.col("n_groups") >= FEWEST_GROUPS,
         pl.col("ci_low").is_finite(),
@@ -614,7 +608,7 @@ def _beyond_quarter(random: Estimate, knockout: Estimate) -> Estimate:
     f"with nothing hidden {{fewer|more}} than {number(100 * verdicts.NOOP_FLIPS, 0)}% of the verdicts flip",
     "share",
     standing="control",
-    rule="plain",
+    of_groups=True,
 )
 def noop(subject: Subject) -> Measured:
     """How many verdicts flip by noise alone."""

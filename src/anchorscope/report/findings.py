@@ -27,7 +27,6 @@ from anchorscope.artefacts.schema import (
     UNAVAILABLE_SCHEMA,
     empty,
 )
-from anchorscope.report.palette import RULES
 from anchorscope.report.verdicts import WIDEST_SHARE
 from anchorscope.report.wording import count
 from anchorscope.stats.curves import FEWEST_GROUPS, SampledCurve
@@ -55,9 +54,9 @@ class Findings:
     curves: pl.DataFrame
     """Mean ΔP per layer (curves.csv) for the interventions knockout, random and none."""
     pathways: pl.DataFrame
-    """The group of every item under every assignment (pathways.parquet), with the probe that assigned it."""
+    """The group of every item (pathways.parquet)."""
     summary: pl.DataFrame
-    """dataset, site, position, assignment, intervention, group, quantity, value, ci_low, ci_high, n, method."""
+    """dataset, site, position, intervention, group, quantity, value, ci_low, ci_high, n, method."""
     counts: pl.DataFrame
     """One row per dataset: what became of the questions that were read."""
     reference_layers: Mapping[str, tuple[int, ...]]
@@ -78,9 +77,9 @@ class Findings:
     curve_samples: pl.DataFrame = field(default_factory=lambda: empty(SAMPLE_SCHEMA))
     """The chart's knockout curves (truth all, headline place) in every bootstrap draw (curve_samples.parquet)."""
     effects: pl.DataFrame = field(default_factory=lambda: empty(EFFECT_SCHEMA))
-    """Log-odds of single items before and after every intervention (effects.parquet): headline place, probe `full`."""
+    """Log-odds of single items before and after every intervention (effects.parquet), at the headline place."""
     evidence_parts: pl.DataFrame = field(default_factory=lambda: empty(PART_SCHEMA))
-    """The parts of the evidence with their controls (evidence_parts.csv); older runs have none."""
+    """The parts of the evidence with their controls (evidence_parts.csv)."""
     evidence_tests: pl.DataFrame = field(
         default_factory=lambda: empty(EVIDENCE_TEST_SCHEMA)
     )
@@ -105,12 +104,11 @@ class Findings:
         )
 
     def drawn_curves(
-        self, dataset: str, rule: str, group: str, intervention: str = "knockout"
+        self, dataset: str, group: str, intervention: str = "knockout"
     ) -> pl.DataFrame:
         """The rows of one line of the chart that have a number."""
         wanted = {
             "dataset": dataset,
-            "assignment": rule,
             "group": group,
             "intervention": intervention,
             "truth": "all",
@@ -196,12 +194,11 @@ def summary_of(
     dataset: str,
     quantity: str,
     *,
-    assignment: str | None = None,
     intervention: str | None = None,
     group: str | None = None,
 ) -> Estimate | None:
     """One quantity at the headline site; a column that is null in the table ("not applicable") fits every request."""
-    asked = {"assignment": assignment, "intervention": intervention, "group": group}
+    asked = {"intervention": intervention, "group": group}
     asked |= {"site": findings.site, "position": findings.position}
     rows = select(findings.summary, dataset=dataset, quantity=quantity)
     for column, value in asked.items():
@@ -243,19 +240,13 @@ def nested_auc(
 def headline_effects(
     effects: pl.DataFrame | pl.LazyFrame, site: str, position: str
 ) -> pl.DataFrame:
-    """The rows that the page shows of single items: the chart's place, the probe that was trained on all folds."""
-    fits = (
-        (pl.col("site") == site)
-        & (pl.col("position") == position)
-        & (pl.col("probe") == "full")
-    )
+    """The rows that the page shows of single items: those of the chart's place."""
+    fits = (pl.col("site") == site) & (pl.col("position") == position)
     return effects.lazy().filter(fits).collect()
 
 
 # Rows of experiments.csv, for the experiments' sections
 
-HEADLINE_RULES = ("corrected", "plain")
-"""The rule that a section's answer goes by: the first that there is. The plain one sorts partly by label."""
 _ASPECT = r"_(difference|within_truth|within_folds|permuted)$"
 
 
@@ -300,18 +291,6 @@ def interventions(findings: Findings) -> pl.DataFrame:
     )
 
 
-def rules_in(table: pl.DataFrame) -> list[str]:
-    """The assignment rules that a table has rows of."""
-    return present(table, "assignment", tuple(RULES))
-
-
-def headline(table: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the rule that a section's answer goes by."""
-    there = rules_in(table)
-    rule = next((name for name in (*HEADLINE_RULES, *there) if name in there), None)
-    return table if rule is None else select(table, assignment=rule)
-
-
 def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
     """The run's datasets that a table has rows of."""
     there = set(table["dataset"])
@@ -321,15 +300,12 @@ def datasets_in(findings: Findings, table: pl.DataFrame) -> tuple[str, ...]:
 def sampled_curve(findings: Findings, dataset: str, group: str) -> SampledCurve | None:
     """A line of the paper's chart with its bootstrap draws; None where the run has none, or the group no items."""
     samples = select(
-        findings.at_headline(findings.curve_samples),
-        dataset=dataset,
-        group=group,
-        assignment="plain",
+        findings.at_headline(findings.curve_samples), dataset=dataset, group=group
     )
     draws = np.array(samples.sort("layer")["delta_p"].to_list(), dtype=np.float64).T
     if not draws.size or not np.isfinite(draws[0]).all():
         return None
-    line = findings.drawn_curves(dataset, "plain", group)
+    line = findings.drawn_curves(dataset, group)
     items, groups = (
         line.select(pl.col("n", "n_groups").fill_null(0)).row(0)
         if line.height

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from anchorscope.catalogue import CONTROLS, INTERVENTIONS, intervention_label
-from anchorscope.evidence.measured import delta_p, probability
+from anchorscope.evidence.delta_p import delta_p, probability
 from anchorscope.report.findings import Findings, band_numbers, select, summary_of
 from anchorscope.report.palette import display_name
 from anchorscope.report.reading import finite
@@ -72,11 +72,10 @@ _NAMES = ("intervention", "variant")
 def _numbered(findings: Findings) -> pl.DataFrame:
     """Every item with its row, its label, its reference layer and its group under the paper's rule."""
     keys = ["dataset", "item_id"]
-    assigned = select(
-        findings.at_headline(findings.pathways), assignment="plain"
-    ).unique(keys, maintain_order=True)
+    assigned = findings.at_headline(findings.pathways).select(
+        *keys, "reference_layer", "pathway"
+    )
     items = findings.items.select(*keys, "truthful").with_row_index("row")
-    assigned = assigned.select(*keys, "reference_layer", "pathway")
     return items.join(assigned, on=keys, how="left", maintain_order="left")
 
 

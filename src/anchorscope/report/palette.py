@@ -44,12 +44,6 @@ BASELINES = {
 }
 """What predicts truth without a probe, as probe_scores.csv names it, in words."""
 
-RULES = {
-    "plain": "plain rule",
-    "corrected": "corrected rule",
-    "cross-fitted": "cross-fitted rule",
-}
-"""The rules by which items are assigned to a group, in the order in which they are shown."""
 _NAMES = {
     "popqa": "PopQA",
     "triviaqa": "TriviaQA",

@@ -49,7 +49,8 @@ class Reading:
     dataset: str | None = None
     site: str = ""
     position: str = ""
-    assignment: str | None = None
+    of_groups: bool = False
+    """Whether it is about the paper's groups."""
     group: str | None = None
     scope: str = "dataset"
     """What it is about: `dataset`, `curve`, `models`, `run`, or an earlier `claim`."""

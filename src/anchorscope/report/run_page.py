@@ -141,7 +141,6 @@ def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
     parts = SectionFigure(
         EVIDENCE_PARTS.name, EVIDENCE_PARTS.alt, EVIDENCE_PARTS.caption, narrow=single
     )
-    corrected = "The same chart, with the shift that all verdicts share removed"
     return Section(
         "chart",
         "How to read the charts",
@@ -150,15 +149,7 @@ def _charts_section(findings: Findings, readings: Sequence[Reading]) -> Section:
             _LINES,
             f"{_CAUTION} {_texts(findings, readings, 'sorts_by_label')}",
         ),
-        figures=(
-            *((parts,) if has_parts else ()),
-            SectionFigure(
-                "delta_p_corrected",
-                corrected,
-                "ΔP corrected for the common shift.",
-                narrow=True,
-            ),
-        ),
+        figures=(parts,) if has_parts else (),
     )
 
 

@@ -22,6 +22,7 @@ from anchorscope.datasets.catalog import BUILT_IN, DatasetSpec
 from anchorscope.datasets.files import hash_of
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.evidence.delta_p import Measured
 from anchorscope.evidence.draws import Draws, areas
 from anchorscope.evidence.effects import (
     Effect,
@@ -31,7 +32,6 @@ from anchorscope.evidence.effects import (
     with_log_probs,
 )
 from anchorscope.evidence.further_runs import ItemPasses
-from anchorscope.evidence.measured import Measured
 from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
 from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.execute.executor import (
@@ -490,7 +490,7 @@ class DatasetRun:
 
     @cached_property
     def splits(self) -> Splits:
-        """Folds, halves and inner folds of the used items."""
+        """Folds and inner folds of the used items."""
         recipe, ids = self.job.recipe, self.item_ids
         truth = np.array([item.label.truthful for item in self.used_items], dtype=bool)
         order = priorities(recipe.seed, "folds", ids)
@@ -615,9 +615,9 @@ class DatasetRun:
     @cached_property
     def headline_band(self) -> list[int]:
         """Layers whose inner folds' AUC is within one standard error of the best; no share plays a part in it."""
-        inner = self.headline_probes.inner_auc[0].mean(axis=0)
+        inner = self.headline_probes.inner_auc.mean(axis=0)
         position, site = self.job.headline
-        best = self["clean-scores"][:, position, site, 0, int(inner.argmax())]
+        best = self["clean-scores"][:, position, site, int(inner.argmax())]
         resampled = areas(
             best[None], self.splits.labels, self.splits.folds, Draws.of(self.weights)
         )[0, 1:]

@@ -194,7 +194,7 @@ def probes(run: DatasetRun) -> dict[str, ProbeSet]:
 
 
 def clean_scores(run: DatasetRun) -> NDArray[np.float32]:
-    """Log-odds of the clean states, [item, position, site, probe, layer]."""
+    """Log-odds of the clean states, [item, position, site, layer]."""
     inputs = run["clean-states"], run.scoring.sets, run.scoring.folds
     return run.job.fits(crossfit.score_clean, *inputs, title="score clean states")
 
@@ -298,7 +298,7 @@ def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
 
     measured, layers = (
         run.measured_at_places(effects)[headline],
-        tuple(run.headline_probes.reference[0].tolist()),
+        tuple(run.headline_probes.reference.tolist()),
     )
     variants = {effect.intervention: effect.variant for effect in effects}
     curves = first_curves(
@@ -338,7 +338,7 @@ def permuted_refits(run: DatasetRun) -> Arrays:
     inputs = (
         run["cut-states"][KNOCKOUT],
         run.splits,
-        run.headline_probes.reference[0],
+        run.headline_probes.reference,
         permuted,
     )
     return {
@@ -417,9 +417,9 @@ def source_terms(run: DatasetRun) -> Arrays:
         return {}
     clean, log_odds = (
         run["clean-states"][position, site],
-        run["clean-scores"][:, position, site, 0].T,
+        run["clean-scores"][:, position, site].T,
     )
-    own_probes = run.scoring.probes(only=(position, site, 0))
+    own_probes = run.scoring.probes(only=(position, site))
     ran, log_probs = sources.run_sources(
         run.headline_passes, clean, log_odds, own_probes
     )

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,21 +31,3 @@ def test_equals_the_auc_of_every_resample(
     )
     found = way(scores, labels, strata, Draws.of(weights))  # type: ignore[operator]
     np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("at_once", [1, 1 << 30])
-@pytest.mark.parametrize("way", [product.number_until, product._number_until_gpu])
-def test_the_number_of_items_until_a_limit(
-    way: object, at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(0)
-    n, rows, n_draws = 600, 3, 40  # more items than a byte can count
-    monkeypatch.setattr(product, "_AT_ONCE", at_once)
-    counts = rng.poisson(1, (n, n_draws)).astype(np.float32)
-    order = np.stack([rng.permutation(n)[:500] for _ in range(rows)])
-    limits = rng.integers(-2, 520, (2, rows, n_draws)).astype(np.float32)
-    found = way(*(torch.from_numpy(part) for part in (counts, order, limits)))  # type: ignore[operator]
-    wanted = (np.cumsum(counts[order], axis=1)[None] < limits[:, :, None]).sum(axis=2)
-    assert found.dtype == torch.int64
-    assert (found.numpy() == wanted).all()
-    assert (wanted.min(), wanted.max()) == (0, 500)

@@ -107,7 +107,7 @@ def test_a_cut_without_any_effect_is_refused(bench: Bench) -> None:
         replace(effect, logits=silent, n_cut=np.where(np.arange(N) == 4, 0, 3)),
         bench.clean,
     )
-    silent[4, 0, 0, 0, 0] += 1e-6 + abs(silent[4, 0, 0, 0, 0])
+    silent[4, 0, 0, 0] += 1e-6 + abs(silent[4, 0, 0, 0])
     refuse_no_op(replace(effect, logits=silent), bench.clean)
 
 

@@ -92,7 +92,7 @@ MEASURED_DRAWS = Draws.of(group_weights(MEASURED.groups, 200, np.random.default_
 MEASURED_SCORED = Scored(
     MEASURED.labels, MEASURED.groups, MEASURED.folds, MEASURED_DRAWS
 )
-LOGITS = MEASURED.before[0]
+LOGITS = MEASURED.before
 
 
 def test_scores_are_those_of_scikit_learn_within_folds() -> None:

@@ -268,12 +268,12 @@ def test_runs_of_every_source_and_numbers_of_every_item(
 ) -> None:
     items, setting = located(tiny_llama, THREE), make_setting(("final",))
     rng, n_layers, width = np.random.default_rng(0), tiny_llama.n_layers, 32
-    weight = torch.as_tensor(rng.standard_normal((2, 3, n_layers, width))).float()
-    shape = np.zeros((2, 3, n_layers))
-    probe = ProbeSet(weight, torch.zeros(2, 3, n_layers), shape, shape, ())
-    probes = OutOfFoldProbes(((probe,) * 3,), np.zeros(3, np.int64), (0, 2, 0))
+    weight = torch.as_tensor(rng.standard_normal((3, n_layers, width))).float()
+    shape = np.zeros((3, n_layers))
+    probe = ProbeSet(weight, torch.zeros(3, n_layers), shape, shape, ())
+    probes = OutOfFoldProbes(((probe,) * 3,), np.zeros(3, np.int64), (0, 2))
     (clean,) = states(tiny_llama, items, [CLEAN])
-    odds = (clean.double() * weight[0, 0][:, None].double()).sum(-1).numpy()
+    odds = (clean.double() * weight[0][:, None].double()).sum(-1).numpy()
     executor, planner = LocalExecutor(lambda: tiny_llama), planner_of(tiny_llama, 4096)
     passes = ItemPasses(executor, planner, items, setting, (0, 2), Silent())
     ran, log_probs = run_sources(passes, clean, odds, probes)

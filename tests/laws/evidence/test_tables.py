@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from anchorscope.evidence.measured import Measured
+from anchorscope.evidence.delta_p import Measured
 from anchorscope.evidence.tables import Evidence, evidence_tables
 from anchorscope.progress import Silent
 from anchorscope.stats.auc import auc
@@ -37,8 +37,8 @@ def no_nan(tables: dict[str, pl.DataFrame]) -> bool:
 
 
 def test_curves_split_by_truth_add_up(tables: dict[str, pl.DataFrame]) -> None:
-    keys = ["intervention", "site", "assignment", "group", "layer"]
-    curves = tables["curves"].filter(pl.col("assignment") != "cross-fitted")
+    keys = ["intervention", "site", "group", "layer"]
+    curves = tables["curves"]
     whole = curves.filter(pl.col("truth") == "all").sort(keys)
     parts = [
         curves.filter(pl.col("truth") == truth).sort(keys)
@@ -55,7 +55,7 @@ def test_the_nested_score_reads_folds_at_their_reference_layer(
     evidence: Evidence, tables: dict[str, pl.DataFrame]
 ) -> None:
     measured = evidence.places["mlp", "final"]
-    reference = measured.reference[measured.probe("full")]
+    reference = measured.reference
     assert len(set(reference.tolist())) > 1  # or any one layer would do
     own, items = reference[measured.folds], np.arange(len(measured.labels))
     for name, logits in (
@@ -67,9 +67,7 @@ def test_the_nested_score_reads_folds_at_their_reference_layer(
             .filter(kind="nested", intervention=name, site="mlp")
             .row(0, named=True)
         )
-        wanted = auc(
-            logits[measured.probe("full")][own, items], measured.labels, measured.folds
-        )
+        wanted = auc(logits[own, items], measured.labels, measured.folds)
         assert row["auc"] == pytest.approx(float(wanted))
         assert row["ci_low"] < row["auc"] < row["ci_high"]
         assert row["n"] == len(items)
@@ -121,7 +119,7 @@ def test_within_relation_scores_compare_one_relation_and_fold(
 ) -> None:
     measured = evidence.places["mlp", "final"]
     strata = 2 * measured.folds + (np.array(evidence.relations) == "capital")
-    wanted = auc(measured.before[0, 2], measured.labels, strata)
+    wanted = auc(measured.before[2], measured.labels, strata)
     kind = (
         (pl.col("kind") == "within-relation")
         & (pl.col("site") == "mlp")
@@ -161,7 +159,7 @@ def test_the_order_of_the_items_changes_no_number(
     for name, frame in tables.items():
         other = again[name]
         if name == "pathways":
-            keys = ["site", "assignment", "probe", "item_id"]
+            keys = ["site", "item_id"]
             frame, other = frame.sort(keys), other.sort(keys)
         assert_frame_equal(
             frame, other, abs_tol=1e-6, rel_tol=1e-6

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from anchorscope.answers.template import FEW_SHOT_TEMPLATE
-from anchorscope.evidence.measured import Q_ANCHORED
+from anchorscope.evidence.delta_p import Q_ANCHORED
 from anchorscope.execute.executor import LocalExecutor
 from anchorscope.experiments import boundary
 from anchorscope.experiments.boundary import EXPERIMENT, ask_again
@@ -126,9 +126,7 @@ def test_weights_undo_the_balance(
     assert row.estimate.value == pytest.approx(
         np.average(labels[members], weights=weights[members])
     )
-    assert row.estimate.method.endswith(
-        "weighted by inverse sampling probability, groups of the sample"
-    )
+    assert row.estimate.method.endswith("weighted by inverse sampling probability")
 
 
 def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:

@@ -27,9 +27,9 @@ def make_sequence(own: int, seed: int = 0) -> TokenSequence:
 
 
 def make_probes(n: int) -> OutOfFoldProbes:
-    ones = np.ones((1, 2, 4))
-    probes = ProbeSet(torch.randn(1, 2, 4, 8), torch.randn(1, 2, 4), ones, ones, ())
-    return OutOfFoldProbes(((probes,),), np.arange(n) % 2, only=(0, 0, 0))
+    ones = np.ones((2, 4))
+    probes = ProbeSet(torch.randn(2, 4, 8), torch.randn(2, 4), ones, ones, ())
+    return OutOfFoldProbes(((probes,),), np.arange(n) % 2, only=(0, 0))
 
 
 @st.composite

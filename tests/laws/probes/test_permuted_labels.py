@@ -50,12 +50,12 @@ def test_probes_of_permuted_labels_are_those_fitted_one_by_one() -> None:
     )
     labels = rng.random(60) < 0.5
     folds = np.arange(60) % 3
-    splits = make_splits(labels, np.arange(60), folds, 0, ("full",))
+    splits = make_splits(labels, np.arange(60), folds, 0)
     dealt = permute_within_strata(labels, folds, 4, rng)
     strength = np.array([[0.1, 0.01, 0.001], [0.02, 0.05, 0.1]])
     found = null_scores(states, splits, strength, dealt, torch.device("cpu"), Silent())
     assert found.shape == (4, 2, 60)
-    training = torch.as_tensor(splits.training[0])
+    training = torch.as_tensor(splits.training)
     for permutation, row in enumerate(dealt):
         for layer in range(2):
             sets = TrainingSets(

@@ -9,16 +9,16 @@ import torch
 from anchorscope.probes import crossfit
 from anchorscope.probes.crossfit import ProbeSet, Scorer
 
-POSITIONS, SITES, PROBES, FOLDS, LAYERS, WIDTH = 2, 3, 3, 4, 5, 8
+POSITIONS, SITES, FOLDS, LAYERS, WIDTH = 2, 3, 4, 5, 8
 
 
 def make_scorer(folds: np.ndarray) -> tuple[Scorer, list[list[ProbeSet]]]:
     generator = torch.Generator().manual_seed(0)
 
     def probe_set() -> ProbeSet:
-        weight = torch.randn(PROBES, FOLDS, LAYERS, WIDTH, generator=generator)
-        bias = torch.randn(PROBES, FOLDS, LAYERS, generator=generator)
-        nothing = np.zeros((PROBES, FOLDS, LAYERS))
+        weight = torch.randn(FOLDS, LAYERS, WIDTH, generator=generator)
+        bias = torch.randn(FOLDS, LAYERS, generator=generator)
+        nothing = np.zeros((FOLDS, LAYERS))
         return ProbeSet(
             weight=weight,
             bias=bias,
@@ -45,7 +45,7 @@ def test_scores_equal_a_plain_loop(
         len(items), POSITIONS, SITES, LAYERS, WIDTH, generator=generator
     ).to(dtype)
     scores = scorer.score(items, states)
-    assert scores.shape == (len(items), POSITIONS, SITES, PROBES, LAYERS)
+    assert scores.shape == (len(items), POSITIONS, SITES, LAYERS)
     assert scores.dtype == torch.float32
     for row, item in enumerate(items):
         for position, site in product(range(POSITIONS), range(SITES)):
@@ -54,7 +54,7 @@ def test_scores_equal_a_plain_loop(
                 states[row, position, site].double(),
             )
             weight, bias = (
-                part[:, folds[item]].double() for part in (probes.weight, probes.bias)
+                part[folds[item]].double() for part in (probes.weight, probes.bias)
             )
             wanted = (weight * state).sum(-1) + bias
             torch.testing.assert_close(

@@ -19,15 +19,15 @@ from anchorscope.steps import make
 from anchorscope.steps.job import format_for
 from pass_cases import bits
 
-ITEMS, ONES = np.arange(3), np.ones((2, 3, 4))
+ITEMS, ONES = np.arange(3), np.ones((3, 4))
 STATISTIC = Statistic(
     "auc", Estimate(0.5, float("nan"), 1.0, 3, "resampled"), variant="a", layer=2
 )
 VALUES: dict[Callable[..., Any], Any] = {
     make.probes: {
         name: ProbeSet(
-            torch.full((2, 3, 4, 5), float(at)),
-            torch.zeros(2, 3, 4),
+            torch.full((3, 4, 5), float(at)),
+            torch.zeros(3, 4),
             ONES.copy(),
             ONES.copy(),
             (),
@@ -38,11 +38,7 @@ VALUES: dict[Callable[..., Any], Any] = {
     make.effects_of("knockout"): Measurements(
         [
             Effect(
-                "knockout",
-                "all",
-                ITEMS,
-                ITEMS + 1,
-                np.ones((3, 1, 1, 1, 2), np.float32),
+                "knockout", "all", ITEMS, ITEMS + 1, np.ones((3, 1, 1, 2), np.float32)
             )
         ],
         [Missing("sources", "few")],

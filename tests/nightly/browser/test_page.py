@@ -58,13 +58,7 @@ def test_the_readout_says_what_the_table_says_and_does_not_cover_the_chart(
         row.locator("th").inner_text(): row.locator(".value").inner_text()
         for row in rows
     }
-    chosen = {
-        "site": "mlp",
-        "intervention": "knockout",
-        "assignment": "plain",
-        "truth": "all",
-        "layer": 12,
-    }
+    chosen = {"site": "mlp", "intervention": "knockout", "truth": "all", "layer": 12}
     for dataset, name in (("popqa", "PopQA"), ("triviaqa", "TriviaQA")):
         for group in ("Q-Anchored", "A-Anchored"):
             wanted = chosen | {"dataset": dataset, "group": group}

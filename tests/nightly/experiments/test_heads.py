@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from anchorscope.catalogue import KNOCKOUT
-from anchorscope.evidence.measured import GROUPS
+from anchorscope.evidence.delta_p import GROUPS
 from anchorscope.experiments import heads
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.heads import ALL_HEADS, EXPERIMENT
@@ -20,7 +20,7 @@ N_HEADS, LAYER = 3, 4
 @pytest.fixture(scope="module")
 def inputs() -> ExperimentInputs:
     made = make_inputs(n=200)
-    measured = replace(made.measured, reference=np.tile([LAYER, LAYER, 3, 2], (3, 1)))
+    measured = replace(made.measured, reference=np.array([LAYER, LAYER, 3, 2]))
     return replace(
         made, measured=measured, planner=replace(made.planner, n_heads=N_HEADS)
     )
@@ -29,7 +29,7 @@ def inputs() -> ExperimentInputs:
 def run(inputs: ExperimentInputs, reads: int | None) -> Found:
     """The experiment on a model one of whose heads carries the question."""
     rng = np.random.default_rng(0)
-    before, after = inputs.measured.before[0], inputs.measured.after[KNOCKOUT][0]
+    before, after = inputs.measured.before, inputs.measured.after[KNOCKOUT]
 
     def run_cuts(
         _: ExperimentInputs, cuts: Sequence[PartialCut], title: str

@@ -113,7 +113,7 @@ def planted(
     inputs: ExperimentInputs, pairs: list[Pair], both_ways: bool = True
 ) -> dict[tuple[str, int], Scored]:
     rng, place = np.random.default_rng(0), inputs.measured
-    before = place.before[0]
+    before = place.before
     own = before[inputs.reference, np.arange(inputs.n)]
     ran = {}
     for name, share in PLANTED.items():

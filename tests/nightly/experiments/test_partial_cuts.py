@@ -33,9 +33,9 @@ def test_a_cut_in_all_layers_is_the_knockout_and_below_a_cut_nothing_changes(
     outcomes, missing = run_partial_cuts(inputs, CUTS, "layers")
     assert [one.cut for one in outcomes] == CUTS
     assert not missing
-    clean = inputs.measured.before[0]
+    clean = inputs.measured.before
     assert outcomes[0].scored.logits == pytest.approx(
-        inputs.measured.after[KNOCKOUT][0], abs=1e-4
+        inputs.measured.after[KNOCKOUT], abs=1e-4
     )
     for one in outcomes:
         assert one.items.tolist() == list(range(N))

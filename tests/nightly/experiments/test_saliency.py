@@ -10,7 +10,7 @@ from torch import Tensor
 
 from anchorscope.engine.forward import compute_prefix
 from anchorscope.engine.saliency import ALL, saliency
-from anchorscope.evidence.measured import true_label_probability
+from anchorscope.evidence.delta_p import true_label_probability
 from anchorscope.experiments.experiment import ExperimentInputs
 from anchorscope.experiments.saliency import (
     LOG_ODDS,
@@ -50,7 +50,6 @@ def test_both_losses_and_the_share_follow_the_definition(
     flow, measured_share = measure_flow(small, items)
     wrong = wrong_probability(small)
     position, site = small.headline
-    full = small.measured.probe("full")
     sequences = [
         small.used_items[item].sequence(
             small.setting.positions[position : position + 1]
@@ -63,13 +62,10 @@ def test_both_losses_and_the_share_follow_the_definition(
         for row, index in enumerate(batch):
             item = items[index]
             fold, layer = small.measured.folds[item], small.reference[item]
-            probe = (
-                small.probes.weight[full, fold, layer],
-                small.probes.bias[full, fold, layer],
-            )
+            probe = (small.probes.weight[fold, layer], small.probes.bias[fold, layer])
             z = states[row, 0, site, layer] @ probe[0] + probe[1]
             assert float(z.detach()) == pytest.approx(
-                float(small.measured.before[full, layer, item]), abs=1e-3
+                float(small.measured.before[layer, item]), abs=1e-3
             )
             label = torch.tensor(float(small.measured.labels[item]))
             found.append(
@@ -103,7 +99,7 @@ def test_both_losses_and_the_share_follow_the_definition(
             question / everything, rel=1e-3
         ), "the share is that of both"
     assert np.isnan(flow[np.setdiff1d(np.arange(small.n), items)]).all()
-    clean = small.measured.before[full, small.reference, np.arange(small.n)]
+    clean = small.measured.before[small.reference, np.arange(small.n)]
     assert wrong == pytest.approx(
         1 - true_label_probability(clean, small.measured.labels), abs=1e-5
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from anchorscope.evidence.measured import Calls
+from anchorscope.evidence.delta_p import Calls
 from anchorscope.experiments import self_awareness
 from anchorscope.experiments.experiment import ExperimentInputs, Found
 from anchorscope.experiments.self_awareness import EXPERIMENT, PERMUTATIONS
@@ -96,7 +96,7 @@ def test_the_margin_tells_who_flips_where_everybody_loses_as_much() -> None:
     sign = np.where(place.labels, 1.0, -1.0)
     after = {**place.after, "knockout": place.before - 1.5 * sign}
     inputs = replace(inputs, measured=replace(place, after=after))
-    asks = np.abs(place.before[0, inputs.reference, np.arange(240)]) < 1.5
+    asks = np.abs(place.before[inputs.reference, np.arange(240)]) < 1.5
     inputs = with_calls(inputs, inputs.calls.correct, asks)
     assert (
         only(EXPERIMENT.run(inputs), "auc_truth_margin_within_truth").estimate.value

@@ -74,12 +74,9 @@ def test_probes_are_those_of_scikit_learn_on_real_states(
     splits = make_splits(labels, groups, folds, seed=0)
     (fitted,) = fit_probes(states[None], splits, ["residual/final"])
     assert fitted.unconverged == ()
-    for layer, probe, fold in ((0, 0, 1), (1, 1, 2)):
+    for layer, fold in ((0, 1), (1, 2)):
         x = states[layer].double().numpy()
-        rows, inner = (
-            np.flatnonzero(splits.training[probe, fold]),
-            splits.inner[probe, fold],
-        )
+        rows, inner = (np.flatnonzero(splits.training[fold]), splits.inner[fold])
         scaler = StandardScaler().fit(x[rows])
         scaled = scaler.transform(x)
         losses, areas = [], []
@@ -96,17 +93,15 @@ def test_probes_are_those_of_scikit_learn_on_real_states(
             pairs = [labels[held].sum() * (~labels[held]).sum() for held in folds]
             each = [roc_auc_score(labels[held], held_out[held]) for held in folds]
             areas.append(np.average(each, weights=pairs))
-        chosen = STRENGTHS.index(fitted.strength[probe, fold, layer])
+        chosen = STRENGTHS.index(fitted.strength[fold, layer])
         assert losses[chosen] <= min(losses) * (1 + 1e-3)
-        assert fitted.inner_auc[probe, fold, layer] == pytest.approx(
-            areas[chosen], abs=2e-3
-        )
+        assert fitted.inner_auc[fold, layer] == pytest.approx(areas[chosen], abs=2e-3)
 
         wanted = LogisticRegression(C=STRENGTHS[chosen], tol=1e-6, max_iter=5_000).fit(
             scaled[rows], labels[rows]
         )
-        raw = fitted.weight[probe, fold, layer].double().numpy()
-        intercept = float(fitted.bias[probe, fold, layer]) + raw @ scaler.mean_
+        raw = fitted.weight[fold, layer].double().numpy()
+        intercept = float(fitted.bias[fold, layer]) + raw @ scaler.mean_
         ours, best = (
             STRENGTHS[chosen]
             * log_loss(

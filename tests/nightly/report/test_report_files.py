@@ -24,7 +24,7 @@ from report_shares import run_with_shares
 
 FOLDER = Path(anchorscope.report.__file__).parent / "scripts"
 SVG_NAME = "http://www.w3.org/2000/svg"
-FIGURES = ("evidence_parts", "delta_p", "delta_p_corrected", "probe_auc")
+FIGURES = ("evidence_parts", "delta_p", "probe_auc")
 
 
 @pytest.fixture(scope="module")

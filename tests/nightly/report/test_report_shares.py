@@ -22,7 +22,7 @@ def readings(*worlds, datasets=("atlas",), dataset="atlas"):
     return {
         one["claim"]: one
         for one in found
-        if (one["dataset"], one["assignment"]) == (dataset, None)
+        if one["dataset"] == dataset and not one["of_groups"]
     }
 
 

@@ -89,14 +89,13 @@ def test_the_numbers_at_the_reference_layer(run, found):
     for one in item.effects:
         assert one.delta_p_reference == one.delta_p[layer]
         np.testing.assert_allclose(
-            one.log_odds_before, measured.before[0, :, 4], rtol=1e-5
+            one.log_odds_before, measured.before[:, 4], rtol=1e-5
         )
     donors = measured.after["patch-same"][0][:, measured.ran["patch-same"] == 4]
     patched = effect(item, "patch-same")
     assert (patched.runs, patched.variant) == (donors.shape[1], "donor")
     assert (
-        patched.flips
-        == ((donors[layer] > 0) != (measured.before[0, layer, 4] > 0)).sum()
+        patched.flips == ((donors[layer] > 0) != (measured.before[layer, 4] > 0)).sum()
     )
     np.testing.assert_allclose(patched.log_odds_after, donors.mean(1), rtol=1e-5)
 

@@ -18,9 +18,7 @@ TWO = ("popqa", "triviaqa")
 
 def run_of(world, datasets=("atlas",)):
     curves = dict.fromkeys(datasets, (falling_to(-40, last=-10), FLAT))
-    return with_shares(
-        run_with(curves, rules=("plain", "corrected", "cross-fitted"), noise=1.0), world
-    )
+    return with_shares(run_with(curves, noise=1.0), world)
 
 
 FINDINGS = {

@@ -29,12 +29,8 @@ from report_synthetic import (
 )
 
 
-def reading(findings, claim, assignment="plain"):
-    (found,) = [
-        o
-        for o in read(findings)
-        if o["claim"] == claim and o["assignment"] == assignment
-    ]
+def reading(findings, claim):
+    (found,) = [o for o in read(findings) if o["claim"] == claim]
     return found
 
 
@@ -50,7 +46,7 @@ def with_summary(*rows):
     [(0.98, 0.1, "yes"), (0.52, 0.49, "no"), (0.8, 0.3, "inconclusive")],
 )
 def test_label_sorting(true_q, true_a, verdict):
-    about = {"assignment": "plain", "intervention": "knockout"}
+    about = {"intervention": "knockout"}
     findings = with_summary(
         summary_row("atlas", "true_share", true_q, 0.02, group="Q-Anchored", **about),
         summary_row("atlas", "true_share", true_a, 0.02, group="A-Anchored", **about),
@@ -96,16 +92,14 @@ def test_the_random_control_is_asked_at_every_layer_where_the_line_has_fallen():
 )
 def test_noop_needs_enough_items(rate, n, verdict):
     findings = with_summary(
-        summary_row(
-            "atlas", "flip_rate", rate, assignment="plain", intervention="none", n=n
-        )
+        summary_row("atlas", "flip_rate", rate, intervention="none", n=n)
     )
     assert reading(findings, "noop")["verdict"] == verdict
 
 
 def test_what_survives_is_judged_by_permuted_labels():
     findings = make_findings(("atlas",))
-    found = reading(findings, "signal_survives", None)
+    found = reading(findings, "signal_survives")
     assert (found["verdict"], found["value"]) == ("yes", 0.22)
     assert "with permuted labels 0.50 [0.44, 0.56]" in found["text"]
     low = summary_row(
@@ -123,8 +117,8 @@ def test_what_survives_is_judged_by_permuted_labels():
             [rest.summary, pl.DataFrame([low], schema=rest.summary.schema)]
         ),
     )
-    assert reading(doubtful, "signal_survives", None)["verdict"] == "inconclusive"
-    assert reading(rest, "signal_survives", None)["verdict"] == "not measured"
+    assert reading(doubtful, "signal_survives")["verdict"] == "inconclusive"
+    assert reading(rest, "signal_survives")["verdict"] == "not measured"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +133,7 @@ def test_what_the_probe_adds_to_confidence(gain, verdict):
         intervention="clean",
         group="nested",
     )
-    found = reading(with_summary(row), "adds_to_confidence", None)
+    found = reading(with_summary(row), "adds_to_confidence")
     assert (found["verdict"], found["value"]) == (verdict, gain)
     assert "of confidence alone 0.68" in found["text"]
 

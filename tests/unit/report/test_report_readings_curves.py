@@ -16,11 +16,11 @@ SHAPE_CLAIMS = {"trough_place", "recovery", "a_flat"}
 
 
 def readings(findings):
-    """By claim, those of the plain rule about the dataset."""
+    """By claim, those about the groups of the dataset."""
     return {
         o["claim"]: o
         for o in read(findings)
-        if (o["assignment"], o["dataset"]) == ("plain", "atlas")
+        if o["of_groups"] and o["dataset"] == "atlas"
     }
 
 
@@ -32,11 +32,7 @@ def verdicts(found):
 @settings(deadline=None, max_examples=8)
 def test_a_valley_is_read_as_one(place, depth, end):
     read_off = readings(
-        run_with(
-            {"atlas": (falling_to(depth, place, end), FLAT)},
-            noise=0.1,
-            rules=("plain",),
-        )
+        run_with({"atlas": (falling_to(depth, place, end), FLAT)}, noise=0.1)
     )
     found = verdicts(read_off)
     for claim in SHAPE_CLAIMS:
