@@ -190,7 +190,6 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
     from anchorscope.detecting import detect as detecting
     from anchorscope.serve import server as serving
     from anchorscope.validation import validate as validating
-    from anchorscope.viewing import ViewServer
 
     bench, fit = session.run_benchmark, detecting.detect
 
@@ -223,10 +222,6 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         assert isinstance(options, validating.Options)
         return out
 
-    def at_once(server: Any) -> None:
-        raise KeyboardInterrupt  # the server is up; the reader ends it
-
-    patch.setattr(ViewServer, "serve_forever", at_once)
     patch.setattr(
         serving, "run_server", lambda *_: True
     )  # everything is checked by then; tests/runs/serve has the rest

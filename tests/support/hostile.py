@@ -288,7 +288,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "data": ["facts.jsonl"],
         "show": [run],
         "verify": [run],
-        "view": [stage.path("."), "--json"],
+        "view": [stage.path("."), "--json", "--out", "index.html"],
         "compare": [run, other, "--out", "out", "--allow", "all"],
         "detect": [other, "--out", "out", *_FEW_FITS],
         "score": ["--detector", probe, "--model", model, "Who?"],
@@ -317,7 +317,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         )
     case.words += ["--dry-run"] * (name == "run" and rng.random() < 0.8)
     case.outs, case.may_reach_out = [".", "user/out"], True
-    if name in ("validate", "bench", "run", "fit", "view", "detect", "serve"):
+    if name in ("validate", "bench", "run", "fit", "detect", "serve"):
         case.interrupt = (
             4.0,
             rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),

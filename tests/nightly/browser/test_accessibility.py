@@ -14,6 +14,7 @@ AXE = {
     "detection": "light",
     "validation": "dark",
     "study": "light",
+    "view": "light",
 }
 """The look in which axe-core goes over a page. Nearly all of its time goes into contrasts, and only they differ between
 looks: for both looks of every page they are taken here as well (`PALE`)."""

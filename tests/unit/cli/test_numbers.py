@@ -21,7 +21,6 @@ REQUIRED = {
     "fit": [],
     "validate": [],
     "data": ["atlas"],
-    "view": ["."],
     "bench": [],
     "detect": ["no-run"],
     "score": ["Who?", "--detector", "no-bundle"],
