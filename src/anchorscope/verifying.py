@@ -48,7 +48,7 @@ _MAKERS = {
     COMPARISON: "compare",
     DETECTORS: "detect",
     VALIDATION: "validate",
-    STUDY: "study report",
+    STUDY: "study run",
 }
 
 

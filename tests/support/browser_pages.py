@@ -99,9 +99,8 @@ def _study(folder: Path) -> Path:
     runs = tuple(
         with_shares(model_findings(name, layers=30)) for name in ("small", "large")
     )
-    others = (("large-1", "failed", "12 true answers; ask more questions"),)
-    pages = {run.model: f"../runs/{run.model}/report.html" for run in runs}
-    compared = comparison.Compared(runs, study="sizes", other_runs=others, pages=pages)
+    missing = (("large-1", "failed", "12 true answers; ask more questions"),)
+    compared = comparison.Compared(runs, missing=missing)
     comparison.write_comparison(compared, folder, Silent())
     return folder / "report.html"
 

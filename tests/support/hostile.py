@@ -297,7 +297,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "validate": ["--out", "out"],
         **{
             f"study {name}": ["study.toml", "--out", "out"]
-            for name in ("run", "status", "report")
+            for name in ("run", "status")
         },
     }
     number = int(case.folder.name.rpartition("-")[2])

@@ -113,7 +113,9 @@ COMMANDS = {
 }
 """Module, panel and summary of every command, in the order in which a newcomer needs them."""
 GONE = {
-    "view --port": "there is no server any more; anchorscope view writes a page into FOLDER (--out FILE elsewhere)"
+    "study report": "study run ends with the comparison, in DIR/comparison; compare finished runs at any time with: "
+    "anchorscope compare RUN RUN --out DIR",
+    "view --port": "there is no server any more; anchorscope view writes a page into FOLDER (--out FILE elsewhere)",
 }
 """Commands and options that were there once: what to do instead."""
 

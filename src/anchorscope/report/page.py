@@ -101,8 +101,6 @@ class Section:
     parts: tuple["Section", ...] = ()
     """Open parts, after its own content."""
     code: str = ""
-    links: Mapping[str, str] = field(default_factory=dict)
-    """Name → address of another page in the same folder."""
 
 
 def filled(*tables: tuple[str, Table]) -> Tables:
