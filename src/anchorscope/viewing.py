@@ -101,11 +101,14 @@ def _folders(root: Path) -> Iterator[tuple[Path, str]]:
 
 def _read_result(root: Path, folder: Path, kind: str) -> Result:
     read = {RUN: _read_run, STUDY: _read_study}.get(kind, _read_other)
+    lists = [folder / name for name in (INDEX, MANIFEST, *MARKERS)]
     try:
+        for file in (*lists, folder / "recipe.toml", folder / "answer.json"):
+            if file.is_symlink():
+                raise UserError(f"{file.name} is a link, and links are not followed")
         content = read(folder)
     except (UserError, *_WRONG_CONTENT) as error:
         content = {"state": UNREADABLE, "about": " ".join(str(error).split())}
-    lists = [folder / name for name in (INDEX, MANIFEST, *MARKERS)]
     times = [file.stat().st_mtime for file in lists if file.is_file()]
     return Result(
         name=folder.relative_to(root).as_posix(),

@@ -41,6 +41,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     elsewhere = write_run(home / "elsewhere", make_findings(("popqa",)))
     (elsewhere / "report.html").write_text("<!doctype html><title>private</title>")
     (runs / "linked").symlink_to(elsewhere)
+    (runs / "lent").mkdir()
+    (runs / "lent" / "comparison.json").symlink_to(runs / "both" / "comparison.json")
     (older / "report.html").symlink_to(elsewhere / "report.html")
     with open_run(runs / "half") as folder:
         StepResult(folder, "popqa/answers", (), records(list[int]), lambda: [1]).value  # noqa: B018
@@ -80,6 +82,8 @@ def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
     assert listed["folder"] == str(runs)
     assert listed["page"] == str(runs / PAGE)
     found = {one["name"]: one for one in listed["found"]}
+    lent = found.pop("lent")
+    assert (lent["state"], lent["model"]) == ("unreadable", "")
     assert list(found)[1:] == [
         "deep/new & <b>",
         "both",
