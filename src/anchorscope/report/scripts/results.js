@@ -21,7 +21,7 @@ function sortRows(head) {
   const texts = new Map(rows.map((row) => [row, row.cells[head.cellIndex].textContent.trim()]));
   const isEmpty = (row) => texts.get(row) === "–";
   rows.sort((a, b) => isEmpty(a) - isEmpty(b) || sign * inOrder.compare(texts.get(a), texts.get(b)));
-  table.tBodies[0].append(...rows);
+  table.tBodies[0].replaceChildren(...rows);
   for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", isDown ? "descending" : "ascending");
 }
