@@ -43,7 +43,7 @@ from anchorscope.progress import Progress, Silent
 BUNDLE = "detector"
 _JSON, _WEIGHTS = "detector.json", "weights.safetensors"
 _THREADS, _AGAIN, _NAMED = 4, 3, 5
-_MAKERS = {COMPARISON: "compare", DETECTORS: "detect", STUDY: "study report"}
+_MAKERS = {COMPARISON: "compare", DETECTORS: "detect", STUDY: "study run"}
 
 
 def _maker_of(marker: str) -> str:

@@ -1,17 +1,25 @@
 """One page of every kind from made-up numbers, and a measure of contrasts."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import compared_runs as runs_on_disk
+from anchorscope import viewing
+from anchorscope.artefacts.run_folder import open_run
+from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.progress import Silent
 from anchorscope.report import comparison, detection, run_page
+from anchorscope.report.answer_card import answer_card
+from anchorscope.report.checks import read
 from anchorscope.report.findings import Findings
 from compared_runs import model_findings
 from detection_synthetic import World, write_detection_page
 from report_items_synthetic import make_items
-from report_shares import with_shares
+from report_shares import run_with_shares, with_shares
 
 PALE = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -79,11 +87,43 @@ def _study(folder: Path) -> Path:
     runs = tuple(
         with_shares(model_findings(name, layers=30)) for name in ("small", "large")
     )
-    others = (("large-1", "failed", "12 true answers; ask more questions"),)
-    pages = {run.model: f"../runs/{run.model}/report.html" for run in runs}
-    compared = comparison.Compared(runs, study="sizes", other_runs=others, pages=pages)
+    missing = (("large-1", "failed", "12 true answers; ask more questions"),)
+    compared = comparison.Compared(runs, missing=missing)
     comparison.write_comparison(compared, folder, Silent())
     return folder / "report.html"
+
+
+MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
+HOSTILE_NAME = """it's "$(touch hacked)" & <b onclick=alert`1`>; `id`"""
+
+
+def _view(folder: Path) -> Path:
+    """Three runs, one of them with hostile names; a comparison; a run that was stopped."""
+    for name, model, auc in (
+        ("one", "small", 0.71),
+        ("two", "large", 0.84),
+        (HOSTILE_NAME, MARKUP, 0.93),
+    ):
+        findings = replace(run_with_shares(datasets=("popqa",)), model=model)
+        card = answer_card(findings, read(findings))
+        numbers = tuple(
+            replace(number, value=auc)
+            for number in card.numbers
+            if number.name == "AUC of the probe"
+        )
+        answer = json.dumps(replace(card, numbers=numbers).record())
+        run = runs_on_disk.write_run(folder / name, findings, answer=answer)
+        (run / "report.html").write_text(
+            f"<!doctype html><html lang=en><title>{name}</title><h1>Report {name}</h1>"
+        )
+    (folder / "both").mkdir()
+    compared = {"runs": [{"run": "small"}, {"run": "large"}], "answer": [MARKUP]}
+    (folder / "both" / "comparison.json").write_text(json.dumps(sealed(compared)))
+    with open_run(folder / "half") as half:
+        half.write_recipe('model = "small"\ndatasets = ["popqa"]\n')
+    page = folder / viewing.PAGE
+    viewing.write_page(viewing.list_results(folder), folder, page)
+    return page
 
 
 PAGES: dict[str, Callable[[Path], Path]] = {
@@ -91,6 +131,7 @@ PAGES: dict[str, Callable[[Path], Path]] = {
     "compare": _compare,
     "detection": _detection,
     "study": _study,
+    "view": _view,
 }
 
 

@@ -186,7 +186,6 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
 
     from anchorscope.detecting import detect as detecting
     from anchorscope.serve import server as serving
-    from anchorscope.viewing import ViewServer
 
     fit = detecting.detect
 
@@ -201,10 +200,6 @@ def _small_jobs(patch: pytest.MonkeyPatch, model: Path) -> None:
         }
         return fit(runs, **options | few)
 
-    def at_once(server: Any) -> None:
-        raise KeyboardInterrupt  # the server is up; the reader ends it
-
-    patch.setattr(ViewServer, "serve_forever", at_once)
     patch.setattr(
         serving, "run_server", lambda *_: True
     )  # everything is checked by then; tests/runs/serve has the rest

@@ -288,7 +288,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "data": ["facts.jsonl"],
         "show": [run],
         "verify": [run],
-        "view": [stage.path("."), "--json"],
+        "view": [stage.path("."), "--json", "--out", "index.html"],
         "compare": [run, other, "--out", "out", "--allow", "all"],
         "detect": [other, "--out", "out", *_FEW_FITS],
         "score": ["--detector", probe, "--model", model, "Who?"],
@@ -296,7 +296,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         "detector card": [probe],
         **{
             f"study {name}": ["study.toml", "--out", "out"]
-            for name in ("run", "status", "report")
+            for name in ("run", "status")
         },
     }
     number = int(case.folder.name.rpartition("-")[2])
@@ -316,7 +316,7 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         )
     case.words += ["--dry-run"] * (name == "run" and rng.random() < 0.8)
     case.outs, case.may_reach_out = [".", "user/out"], True
-    if name in ("run", "fit", "view", "detect", "serve"):
+    if name in ("run", "fit", "detect", "serve"):
         case.interrupt = (
             4.0,
             rng.choice((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)),

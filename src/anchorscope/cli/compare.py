@@ -40,10 +40,6 @@ EXAMPLES = {
             "anchorscope study run recipes/studies/four-models.toml --out runs/four",
         ),
         ("how far it is", "anchorscope study status --out runs/four"),
-        (
-            "the page that compares all, of what is done so far",
-            "anchorscope study report --out runs/four",
-        ),
     )
 }
 _ALLOW = f"Differences to flag on the page, not to refuse: names with commas, or all: {', '.join(REFUSABLE)}."
@@ -156,7 +152,7 @@ def run_study(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study, or resume it: finished runs are not repeated, and a run that fails does not stop the others.
+    """Run a study, or resume it, and compare what is done: finished runs are not repeated, a failed one stops no other.
 
     Exit codes: 0 all done, 2 a run failed or the study has a mistake, 3 incomplete (run it again), 130 stopped.
     """
@@ -185,7 +181,8 @@ def run_study(
         choice,
     )
     page, status = folder / PAGE, status_of(planned, folder)
-    report = str(page) if page.is_file() else None
+    is_compared = status.count("done") > 1 and page.is_file()
+    report = str(page) if is_compared else None
     if as_json:
         emit_json({**status.record(), "report": report, "incomplete": incomplete})
     else:
@@ -205,7 +202,7 @@ def run_study(
         raise typer.Exit(2)
 
 
-@study.command("status", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][1:2]))
+@study.command("status", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][1:]))
 def show_status(study: _File = None, out: _Out = None, as_json: AsJson = False) -> None:
     """Show how far every run of a study is, while it runs or after: done, running, failed, stopped, waiting."""
     from anchorscope.study.study_folder import status_of
@@ -224,23 +221,6 @@ def show_status(study: _File = None, out: _Out = None, as_json: AsJson = False) 
         )
         more = "; ".join(part for part in (steps, run.error or "") if part)
         emit_text(f"  {run.name:<{width}}  {run.state:<7}  {more}".rstrip())
-
-
-@study.command("report", cls=PlainCommand, epilog=in_help(EXAMPLES["study"][2:]))
-def report_study(
-    study: _File = None, out: _Out = None, quiet: Quiet = False, as_json: AsJson = False
-) -> None:
-    """Write the page that compares all runs that are done."""
-    planned, source, folder = _open_study(study, out)
-
-    with loading("polars", quiet):
-        from anchorscope.study.study_folder import report_study
-
-    page = report_study(planned, source, folder, listener(quiet))
-    if as_json:
-        emit_json({"report": str(page), "summary": str(page.with_name("summary.csv"))})
-    else:
-        say(f"report: {page}", quiet)
 
 
 def _open_study(study: Path | None, out: str | None) -> "tuple[Study, Path, Path]":

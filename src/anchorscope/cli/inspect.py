@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anchorscope.cli.help import AsJson, Quiet, running
+from anchorscope.cli.help import AsJson, Quiet, output, running
 from anchorscope.cli.terminal import (
     NOTHING_KEPT,
     emit_json,
@@ -57,8 +57,8 @@ EXAMPLES = {
     "view": (
         ("everything below runs/", "anchorscope view"),
         (
-            "through ssh: forward the port",
-            "ssh -L 8642:127.0.0.1:8642 HOST anchorscope view --port 8642",
+            "a folder that you may only read",
+            "anchorscope view /data/runs --out runs.html",
         ),
     ),
     "plugins": (("what is installed", "anchorscope plugins"),),
@@ -487,9 +487,12 @@ def view(
             help="Where your runs are; all folders below are searched.",
         ),
     ] = "runs",
-    port: Annotated[
-        int, running(min=0, max=65535, help="The port; 0 takes a free one.")
-    ] = 0,
+    out: Annotated[
+        Path | None,
+        output(
+            metavar="FILE", help="The page. Default: FOLDER/anchorscope-index.html."
+        ),
+    ] = None,
     browser: Annotated[
         bool, running("--browser/--no-browser", help="Whether to open the browser.")
     ] = True,
@@ -505,30 +508,23 @@ def view(
         )
 
     with loading("polars", quiet):
-        from anchorscope.comparing.compare import compare
-        from anchorscope.viewing import ViewServer, list_results
+        from anchorscope.viewing import list_results, page_place, write_page
 
-    with user_errors(stopped="stopped"), ViewServer(path, port, compare) as server:
-        results = list_results(server.root)
+    with user_errors(stopped="stopped"):
+        file = out or page_place(path)
+        results = list_results(path)
         if not results:
             raise UserError(
                 f"There is no run below {str(path)!r}; name the folder that holds yours, or {_MAKE_ONE}"
             )
+        write_page(results, path, file)
         if as_json:
-            return emit_json(
-                {"folder": str(path), "found": [asdict(result) for result in results]}
-            )
+            found = [asdict(result) for result in results]
+            return emit_json({"folder": path, "page": file, "found": found})
         n = len(results)
-        say(
-            f"{n} result{'s' * (n > 1)} in {path}: {server.address}  (Ctrl-C ends)",
-            quiet,
-        )
+        say(f"{n} result{'s' * (n != 1)} in {path}: {file}", quiet)
         if browser and has_screen():
-            webbrowser.open(server.address)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            say("", quiet)  # behind the ^C that the terminal shows
+            webbrowser.open(file.resolve().as_uri())
 
 
 def has_screen() -> bool:

@@ -8,6 +8,7 @@ import contextlib
 import gc
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -52,7 +53,7 @@ COMMANDS = {
     "view": (
         "inspect",
         _FIRST,
-        "List runs with their answer cards in the browser, and open their reports.",
+        "List runs on a page with their states, numbers and reports, and open it.",
     ),
     "show": (
         "inspect",
@@ -101,6 +102,12 @@ COMMANDS = {
     ),
 }
 """Module, panel and summary of every command, in the order in which a newcomer needs them."""
+GONE = {
+    "study report": "study run ends with the comparison, in DIR/comparison; compare finished runs at any time with: "
+    "anchorscope compare RUN RUN --out DIR",
+    "view --port": "there is no server any more; anchorscope view writes a page into FOLDER (--out FILE elsewhere)",
+}
+"""Commands and options that were there once: what to do instead."""
 
 MOVED = {
     "bench": "python benchmarks/peers.py",
@@ -192,6 +199,11 @@ class OneLineGroup(TyperGroup):
 
 def _usage_line(error: Any) -> str:
     """What is wrong, the nearest right name, and where help is."""
+    path = error.ctx.command_path if error.ctx is not None else ""
+    for word in re.findall(r"[\w-]+", error.message):
+        gone = f"{path} {word}".removeprefix("anchorscope ")
+        if gone in GONE:
+            return f"error: {gone} is gone: {GONE[gone]}."
     # click's own sentence lists near options in brackets; a person wants one question.
     near = getattr(error, "possibilities", None)
     text = error.message if near else error.format_message()

@@ -93,7 +93,12 @@ def compare(
     words += ["--allow", ",".join(sorted(allowed))] if allowed else []
     words += ["--claims"] if claims else []
     write_folder(
-        folder, named, allowed, shlex.join(words), progress or Silent(), claims
+        folder,
+        named,
+        allowed=allowed,
+        command=shlex.join(words),
+        progress=progress or Silent(),
+        claims=claims,
     )
     return Comparison(folder)
 
@@ -105,9 +110,9 @@ def write_folder(
     command: str,
     progress: Progress,
     claims: bool = False,
-    **study: Any,
+    missing: Sequence[tuple[str, str, str]] = (),
 ) -> None:
-    """The folder of a comparison, in place of an earlier one; `study` is what the page says of a study."""
+    """The folder of a comparison, in place of an earlier one; `missing` are runs of a study that are not in it."""
     flags = differences(runs, allowed) if len(runs) > 1 else []
     compared = Compared(
         runs=tuple(entry.findings for entry in runs),
@@ -116,7 +121,7 @@ def write_folder(
         == 1
         < len(runs),
         command=command,
-        **study,
+        missing=tuple(missing),
     )
     manifest = {
         "runs": [entry.record() for entry in runs],

@@ -1,4 +1,4 @@
-"""Several runs side by side, of a comparison or a study: the page, what changes from run to run, and earlier claims.
+"""Several runs side by side: the page, what changes from run to run, and earlier claims.
 
 Runs are independent samples, so their intervals are combined as such (`stats/curves.py`). A number changes if the
 difference between the first run and the last is significant and no step between two runs significantly goes the other
@@ -11,7 +11,7 @@ curve that contradicts a claim with 95 % confidence refutes it; it is confirmed 
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -124,12 +124,8 @@ class Compared:
     flags: tuple[Difference, ...] = ()
     command: str = ""
     same_weights: bool = False
-    study: str = ""
-    """The title of a study; a comparison is named after its runs."""
-    other_runs: tuple[tuple[str, str, str], ...] = ()
-    """Runs of a study that are not compared here: name, state, and why."""
-    pages: Mapping[str, str] = field(default_factory=dict)
-    """Addresses of the runs' own pages, by name."""
+    missing: tuple[tuple[str, str, str], ...] = ()
+    """Runs of the same study that are not compared: name, state, and why."""
 
 
 def write_comparison(
@@ -160,10 +156,11 @@ def write_comparison(
         [*(reading.record() for reading in (*across, *checked)), *own],
     )
     card, setting = comparison_card(compared, readings, across), setting_words(compared)
-    title = compared.study or listing(names)
-    title = title if len(title) <= _TITLE_LETTERS else f"{len(names)} runs side by side"
+    title = listing(names)
+    if len(title) > _TITLE_LETTERS:
+        title = f"{len(names)} runs side by side"
     page = SectionsPage(
-        f"anchorscope {'study' if compared.study else 'comparison'}",
+        "anchorscope comparison",
         f"{title}: question or answer?",
         card,
         (setting,),
@@ -244,9 +241,10 @@ def setting_words(compared: Compared) -> str:
         for run in compared.runs
     ]
     sentences = [f"Runs: {listing(models)}."]
-    if failed := [
-        name for name, state, _ in compared.other_runs if state in ("failed", "damaged")
-    ]:
+    failed = [
+        name for name, state, _ in compared.missing if state in ("failed", "damaged")
+    ]
+    if failed:
         sentences.append(
             f"Not in any number here, because they failed: {listing(failed)}."
         )
@@ -268,12 +266,12 @@ def _sections(
     across: Sequence[Reading],
     claims: Sequence[Reading],
 ) -> list[Section]:
-    others = (
-        "Other runs of the study",
-        Table(("run", "state", "why"), compared.other_runs, 3),
+    missing = Table(("run", "state", "why"), compared.missing, 3)
+    runs = filled(
+        ("", runs_table(compared, readings)),
+        ("Runs of the study that are not compared", missing),
     )
-    runs = filled(("", runs_table(compared, readings)), others)
-    sections = [Section("runs", "Runs", (), runs, links=compared.pages)]
+    sections = [Section("runs", "Runs", (), runs)]
     measured = [check for check in across if check.estimate]
     datasets = list(dict.fromkeys(check.dataset for check in measured))
     if measured:

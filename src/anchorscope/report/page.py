@@ -1,7 +1,7 @@
 """A page made of sections, written as one HTML file that opens from disk without a network, and as plain text.
 
-Every page is a `SectionsPage`: run, comparison, study, detectors. A section holds data; how it looks is
-defined once, in templates/parts.*.j2.
+A run, a comparison and detectors have a `SectionsPage`. A section holds data; how it looks is defined
+once, in templates/parts.*.j2. `anchorscope view` has a table in the same frame.
 
 Questions, answers and names are other people's text: the template engine escapes every value in HTML, and takes its
 markup away in Markdown. Figures are embedded as SVG images, data as JSON that holds no character that could end it. The
@@ -101,8 +101,6 @@ class Section:
     parts: tuple["Section", ...] = ()
     """Open parts, after its own content."""
     code: str = ""
-    links: Mapping[str, str] = field(default_factory=dict)
-    """Name → address of another page in the same folder."""
 
 
 def filled(*tables: tuple[str, Table]) -> Tables:
@@ -132,7 +130,7 @@ def write_sections_page(
 
     The scripts find the data by their names, as `pageData(NAME)`.
     """
-    script, values = joined_script(), {}
+    values = {}
 
     def figure(name: str) -> str:
         address, values[name] = _embedded(out / "figures" / f"{name}.svg")
@@ -145,14 +143,7 @@ def write_sections_page(
             for name, value in {**(data or {}), FIGURES: values}.items()
         }
 
-    styles = Markup(
-        "\n".join(_text(f"{name}.css") for name in ("chart", "items", "print"))
-    )
-    frame = {
-        "policy": content_policy(script),
-        "script": Markup(script),
-        "styles": styles,
-    }
+    frame = page_frame(SCRIPTS)
     for kind in ("html", "md"):
         template = _environment(kind == "html").get_template(f"sections.{kind}.j2")
         text = template.render(
@@ -161,14 +152,25 @@ def write_sections_page(
         (out / f"{name}.{kind}").write_text(text, encoding="utf-8")
 
 
+def page_frame(scripts: Sequence[str]) -> dict[str, str]:
+    """What frame.html.j2 needs for a page with these scripts."""
+    script = joined_script(scripts)
+    styles = [_text(f"{name}.css") for name in ("chart", "items", "print")]
+    return {
+        "policy": content_policy(script),
+        "script": Markup(script),
+        "styles": Markup("\n".join(styles)),
+    }
+
+
 def fragment(name: str, content: Mapping[str, Any]) -> str:
-    """A part of a page on its own, for a notebook or a list of runs; every value is escaped."""
+    """What one template makes of its content, for a notebook or the list of runs; every value is escaped."""
     return _environment(True).get_template(f"{name}.html.j2").render(content)
 
 
-def joined_script() -> str:
-    """The scripts as one, closed against everything else on the page."""
-    parts = "\n".join(_text(f"{name}.js") for name in SCRIPTS)
+def joined_script(scripts: Sequence[str]) -> str:
+    """Scripts as one, closed against everything else on the page."""
+    parts = "\n".join(_text(f"{name}.js") for name in scripts)
     return f'(() => {{\n"use strict";\n{parts}\n}})();\n'
 
 

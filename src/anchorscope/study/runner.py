@@ -1,14 +1,21 @@
-"""A study, run from its first run to its last: what is done stays, what fails is written down, the others go on."""
+"""A study, run from its first run to its last: what is done stays, what fails is written down, the others go on.
 
+It ends in the comparison of the runs that are done.
+"""
+
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
+from anchorscope.comparing.compare import NamedRun, write_folder
+from anchorscope.comparing.rules import REFUSABLE
 from anchorscope.datasets.catalog import parse_spec
 from anchorscope.errors import Incomplete, UserError
 from anchorscope.execute.choose import Choice
 from anchorscope.execute.ray_executor import WarmModels
+from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.models.loading import read_facts
 from anchorscope.models.sources import is_hub_id
 from anchorscope.pipeline import run_recipe
@@ -16,12 +23,13 @@ from anchorscope.prepare import ask, resolve
 from anchorscope.progress import Progress
 from anchorscope.study.grid import Study
 from anchorscope.study.study_folder import (
+    COMPARED,
     DONE,
-    PAGE,
+    RUNS,
     StudyFolder,
     open_study,
     run_state,
-    write_page,
+    status_of,
 )
 
 
@@ -33,7 +41,7 @@ def run_study(
     progress: Callable[[], Progress],
     choice: Choice,
 ) -> dict[str, str]:
-    """Runs what is missing of a study into a folder, and writes the page after every model.
+    """Runs what is missing of a study into a folder, and compares what is done in the end.
 
     `source` is the study's file, `tell` takes a line, `progress` makes a listener for every run, `choice` says who runs
     the models. Returns the runs that ended for want of workers, each with the line that says so.
@@ -72,11 +80,45 @@ def run_study(
                     line = " ".join(str(error).split())
                     folder.set_failure(run, line)
                     tell(f"{titles[run.name]} failed: {line}")
-            if missing:
-                write_page(folder, progress())
-        if not (out / PAGE).is_file():
-            write_page(folder, progress())
+        compare_done(folder, progress())
     return incomplete
+
+
+def compare_done(folder: StudyFolder, progress: Progress) -> None:
+    """Compares what is done, if it is two runs or more: the first run of each model, or all runs of the only one."""
+    finished: dict[str, FinishedRun] = {}
+    states: dict[str, tuple[str, str]] = {}
+    models: dict[str, list[str]] = {}
+    for run in status_of(folder.study, folder.path).runs:
+        states[run.name] = (run.state, run.error or "")
+        if run.state != DONE:
+            continue
+        try:
+            finished[run.name] = open_finished(Path(run.folder))
+            models.setdefault(run.model, []).append(run.name)
+        except UserError:  # damaged since it was made
+            verify = shlex.join(["anchorscope", "verify", run.folder])
+            states[run.name] = ("damaged", f"see: {verify}")
+    shown = {model: names[0] for model, names in models.items()}
+    if len(models) == 1:
+        shown = {name: name for name in finished}
+    if len(shown) < 2:
+        return
+    runs = [
+        NamedRun(label, f"{RUNS}/{name}", finished[name])
+        for label, name in shown.items()
+    ]
+    missing = [
+        (name, *state) for name, state in states.items() if name not in shown.values()
+    ]
+    write_folder(
+        folder.path / COMPARED,
+        runs,
+        allowed=REFUSABLE,
+        command=folder.command,
+        progress=progress,
+        missing=missing,
+    )
 
 
 def check_study(study: Study, out: Path, elsewhere: bool = False) -> None:

@@ -1,8 +1,7 @@
 """The folder of a study: its file, a run folder per run below `runs/`, their comparison; and how far every run is.
 
 `study.json` marks it and says why runs failed. How far a run is, its own folder says, whatever became of the process
-that worked in it. The comparison is a folder as `anchorscope compare` writes it, of the finished runs, with a table of
-the others.
+that worked in it. The comparison is a folder as `anchorscope compare` writes it.
 """
 
 import contextlib
@@ -33,7 +32,6 @@ from anchorscope.files import (
     sha256,
     writable,
 )
-from anchorscope.progress import Progress
 from anchorscope.recipe import Recipe, make_recipe, read_recipe
 from anchorscope.study.grid import Study, StudyRun, read_study
 
@@ -71,21 +69,23 @@ class StudyFolder:
     written: dict[str, str] = field(default_factory=dict)
     """Hash of the study's file as it was written."""
 
+    @property
+    def command(self) -> str:
+        """What goes on with the study, and writes its comparison again."""
+        return shlex.join(["anchorscope", "study", "run", "--out", str(self.path)])
+
     def run(self, name: str) -> Path:
         """The folder of one run."""
         return self.path / RUNS / name
 
     def save(self) -> None:
         """Writes study.json, whole."""
-        command = shlex.join(
-            ["anchorscope", "study", "report", "--out", str(self.path)]
-        )
         runs = [run.name for run in self.study.runs]
         content = {
             "name": self.study.name,
             "runs": runs,
             "failed": self.failed,
-            "command": command,
+            "command": self.command,
         }
         with replacing(self.path / STUDY_MARKER) as half_made:
             half_made.write_text(
@@ -257,74 +257,3 @@ def _fits(name: str, made: Recipe, asked: Recipe) -> bool:
     ):  # a run that is resumed keeps the experiments that it has made
         return set(wants) <= set(has)
     return bool(has == wants) or (name in _MACHINE and wants == _MACHINE[name])
-
-
-# The page
-
-
-def report_study(study: Study, source: Path, out: Path, progress: Progress) -> Path:
-    """Writes the page of what is done so far."""
-    if not status_of(study, out).count(DONE):
-        raise UserError(
-            f"No run of the study in {str(out)!r} is done yet; run it with: {_command(out)}"
-        )
-    with open_study(out, study, source) as folder:
-        write_page(folder, progress)
-    return out / PAGE
-
-
-def write_page(folder: StudyFolder, progress: Progress) -> None:
-    """The comparison of what is done so far, if anything is: of several models the first run each, of one all runs."""
-    from anchorscope.comparing.compare import (
-        NamedRun,
-        write_folder,
-    )  # only here: `study status` is to be quick
-    from anchorscope.comparing.rules import REFUSABLE
-    from anchorscope.finished import FinishedRun, open_finished
-
-    finished: dict[str, FinishedRun] = {}
-    states: dict[str, tuple[str, str]] = {}
-    models: dict[str, list[str]] = {}
-    for run in status_of(folder.study, folder.path).runs:
-        states[run.name] = run.state, run.error or ""
-        if run.state == DONE:
-            try:
-                finished[run.name] = open_finished(Path(run.folder))
-                models.setdefault(run.model, []).append(run.name)
-            except UserError:  # damaged since it was made
-                states[run.name] = (
-                    "damaged",
-                    f"see: anchorscope verify {shlex.quote(run.folder)}",
-                )
-    if not finished:
-        return
-    shown = {model: names[0] for model, names in models.items()}
-    if len(models) == 1:
-        shown = {name: name for name in finished}
-    write_folder(
-        folder.path / COMPARED,
-        [
-            NamedRun(label, f"{RUNS}/{name}", finished[name])
-            for label, name in shown.items()
-        ],
-        REFUSABLE,
-        _command(folder.path),
-        progress,
-        study=folder.study.name,
-        other_runs=tuple(
-            (name, *state)
-            for name, state in states.items()
-            if name not in shown.values()
-        ),
-        pages={
-            name: f"../{RUNS}/{name}/report.html"
-            for name, run in finished.items()
-            if (run.path / "report.html").is_file()
-        },
-    )
-
-
-def _command(out: Path) -> str:
-    return shlex.join(
-        ["anchorscope", "study", "run", os.path.join(out, FILE), "--out", str(out)]
-    )

@@ -8,7 +8,13 @@ from browser_pages import PAGES, PALE, write_page
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
-AXE = {"run": "dark", "compare": "dark", "detection": "light", "study": "light"}
+AXE = {
+    "run": "dark",
+    "compare": "dark",
+    "detection": "light",
+    "study": "light",
+    "view": "light",
+}
 """The look in which axe-core goes over a page. Nearly all of its time goes into contrasts, and only they differ between
 looks: for both looks of every page they are taken here as well (`PALE`)."""
 

@@ -7,12 +7,11 @@ import polars as pl
 import pytest
 
 from anchorscope.report.charts import delta_p_chart
-from browser_pages import write_run
+from browser_pages import MARKUP, write_run
 from report_items_synthetic import make_items, with_texts
 from report_shares import with_shares
 from report_synthetic import make_findings
 
-MARKUP = "<img src=x onerror=\"document.title='run'\"></script><script>document.title='run'</script>"
 PICTURE = ".picture[data-figure='delta_p']"
 FIRST_SCREEN = """() => {
   const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), shown = [];

@@ -123,7 +123,7 @@ def test_the_page_loads_nothing(written):
 def test_the_page_allows_one_script_and_it_is_ours(written):
     page = (written / "report.html").read_text(encoding="utf-8")
     [script] = re.findall(r"<script>(.*?)</script>", page, flags=re.DOTALL)
-    assert script == joined_script()
+    assert script == joined_script(SCRIPTS)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     [policy] = re.findall(
         r'http-equiv="Content-Security-Policy" content="([^"]*)"', page

@@ -294,7 +294,7 @@ def test_a_detection_that_says_anything(kept: Path) -> None:
     faults = []
     for number, (what, changed) in enumerate(mutations(whole, each=1)):
         write(out / "detection.json", changed)
-        commands = (("verify", kept), ("view", kept, "--json", "--no-browser"))
+        commands = (("verify", kept), ("view", kept.parent, "--json", "--no-browser"))
         again = (command,) if number % 8 == 0 else ()
         faults += [f"{what}: {line}" for line in faults_of(*commands, *again)]
         write(out / "detection.json", whole)

@@ -76,7 +76,7 @@ def test_a_study_killed_twice_goes_on_and_its_status_is_true_throughout(
             assert not status_of(study, out).running
     assert (
         out / "comparison" / "report.html"
-    ).is_file() is False  # it comes when all of a model is done
+    ).is_file() is False  # it comes in the end
     result = invoke("run", written, "--out", out, "--json")
     assert result.exit_code == 0, result.stderr
     assert states() == ["done", "done"]

@@ -4,21 +4,14 @@ Errors on a page's console and requests to anybody else fail the test (`browser_
 do is tested in `tests/nightly/browser`.
 """
 
-import json
-import threading
-from collections.abc import Iterator
+import shlex
 from pathlib import Path
 
 import playwright.sync_api as playwright
 import pytest
 
-from anchorscope.report.answer_card import answer_card
-from anchorscope.report.checks import read
-from anchorscope.viewing import ViewServer
 from browser_fixtures import OpenPage, OpenServed, check
-from browser_pages import PAGES, write_page
-from compared_runs import write_run
-from report_shares import run_with_shares
+from browser_pages import HOSTILE_NAME, MARKUP, PAGES, write_page
 from serve_fixtures import *  # noqa: F403
 
 
@@ -45,33 +38,51 @@ def test_the_service_checks_an_answer_on_its_page(open_served: OpenServed) -> No
     assert fits(page)
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    runs = tmp_path_factory.mktemp("runs")
-    findings = run_with_shares(datasets=("popqa",))
-    for name in ("one", "two"):
-        card = json.dumps(answer_card(findings, read(findings)).record())
-        folder = write_run(runs / name, findings, answer=card)
-        (folder / "report.html").write_text(
-            f"<!doctype html><html lang=en><title>{name}</title><h1>Report {name}</h1>"
-        )
-    with ViewServer(runs) as server:
-        serving = threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.05}
-        )
-        serving.start()
-        yield server.address
-        server.shutdown()
-        serving.join()
+def texts(page: playwright.Page, column: int) -> list[str]:
+    cells = page.locator(f"#results tbody tr:visible td:nth-child({column})")
+    return [text.split("\n")[0] for text in cells.all_inner_texts()]
 
 
-def test_the_table_of_runs_sorts_and_reports_open(
-    open_served: OpenServed, address: str
+def test_the_table_of_runs_sorts_and_filters_and_reports_open(
+    open_page: OpenPage, tmp_path: Path
 ) -> None:
-    page = open_served(address)
-    assert page.locator("tbody tr").count() == 2
+    page = open_page(write_page("view", tmp_path))
     assert fits(page)
-    page.get_by_role("link", name="AUC of the probe").click()
-    assert "sort=auc" in page.url
-    page.locator("tbody a").first.click()
-    assert page.locator("h1").inner_text().startswith("Report ")
+    assert page.locator(".count").inner_text() == "5 results"
+    page.get_by_role("button", name="AUC of the probe").click()
+    aucs = texts(page, 7)
+    assert aucs == [*sorted(aucs[:3]), "–", "–"]
+    assert len(set(aucs[:3])) == 3
+    page.get_by_role("button", name="AUC of the probe").click()
+    assert texts(page, 7) == [*aucs[2::-1], "–", "–"]
+    page.get_by_label("filter").fill("run PopQA 0.71")
+    assert texts(page, 2) == ["one"]
+    assert page.locator(".count").inner_text() == "1 of 5 results"
+    page.get_by_role("link", name="one").click()
+    assert page.locator("h1").inner_text() == "Report one"
+
+
+def test_ticked_runs_give_the_command_that_compares_them(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    page = open_page(write_page("view", tmp_path))
+    assert page.title() != "run"
+    assert page.locator("#results img").count() == 0
+    assert MARKUP in page.locator("#results").inner_text()
+    command = page.locator("#compare pre")
+    names = ("one", HOSTILE_NAME)
+    page.get_by_label(f"Compare {names[0]}", exact=True).check()
+    assert "tick another" in page.locator("#compare").inner_text()
+    assert command.is_hidden()
+    page.get_by_label(f"Compare {names[1]}", exact=True).check()
+    *words, out = shlex.split(command.inner_text())
+    runs = {str(tmp_path / name) for name in names}
+    assert words[:2] == ["anchorscope", "compare"]
+    assert set(words[2:4]) == runs
+    assert words[4:] == ["--out"]
+    assert Path(out).parent == tmp_path
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy the command").click()
+    page.get_by_text("Copied.").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == command.inner_text()

@@ -1,4 +1,4 @@
-"""Whole studies at the terminal: run, failed runs among good ones, killed twice and gone on with, the page."""
+"""Whole studies at the terminal: run, failed runs among good ones, killed twice and gone on with."""
 
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def test_what_is_missing_on_the_command_line_is_one_line(
         ),
         (
             ["report", written, "--out", tmp_path / "none"],
-            "is done yet; run it with: anchorscope study run",
+            "error: study report is gone: study run ends with the comparison",
         ),
         (["status", tmp_path.parent], "holds no study"),
     ):

@@ -1,18 +1,11 @@
-"""`anchorscope view`: what is found and told, and that nothing but the files of those folders is given out."""
+"""`anchorscope view`: what is found and told, where its page is written, and what the page never replaces."""
 
 import json
 import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+import shutil
 from dataclasses import replace
 from functools import partial
-from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
 
 import pytest
@@ -20,27 +13,22 @@ import pytest
 from anchorscope.artefacts.run_folder import open_run
 from anchorscope.artefacts.sealed_folder import sealed
 from anchorscope.artefacts.step import StepResult, records
-from anchorscope.comparing.compare import compare
 from anchorscope.files import locked
 from anchorscope.finished import open_finished
-from anchorscope.report import comparison
 from anchorscope.report.answer_card import answer_card
 from anchorscope.report.checks import read
-from anchorscope.report.findings import nested_auc, share_at
-from anchorscope.viewing import ViewServer
+from anchorscope.report.findings import nested_auc
+from anchorscope.viewing import PAGE
 from commands import invoke
 from compared_runs import write_run
 from report_shares import run_with_shares
 from report_synthetic import make_findings
 
-SECRET = "nobody's business"
-
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one of everything, and with what must not get out."""
+    """A folder with one of everything, and with links that lead out of it."""
     home = tmp_path_factory.mktemp("home")
-    (home / "secret.txt").write_text(SECRET)
     runs = home / "runs"
     older = write_run(runs / "older", make_findings(("popqa",)))
     findings = run_with_shares(datasets=("popqa",))
@@ -50,18 +38,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runs / "deep" / "new & <b>", findings, answer=json.dumps(card.record())
     )
     (newer / "report.html").write_text("<!doctype html><title>the report</title>")
-    (newer / ".lock").write_text(SECRET)
-    (newer / "figures").mkdir()
-    (newer / "figures" / "a.svg").write_text(
-        "<svg xmlns='http://www.w3.org/2000/svg'/>"
-    )
-    (newer / "link.html").symlink_to(home / "secret.txt")
-    (newer / "up").symlink_to(home)
+    elsewhere = write_run(home / "elsewhere", make_findings(("popqa",)))
+    (elsewhere / "report.html").write_text("<!doctype html><title>private</title>")
+    (runs / "linked").symlink_to(elsewhere)
+    (runs / "lent").mkdir()
+    (runs / "lent" / "comparison.json").symlink_to(runs / "both" / "comparison.json")
+    (older / "report.html").symlink_to(elsewhere / "report.html")
     with open_run(runs / "half") as folder:
         StepResult(folder, "popqa/answers", (), records(list[int]), lambda: [1]).value  # noqa: B018
         folder.write_recipe('model = "small"\ndatasets = ["popqa"]\n')
-    (runs / "notes").mkdir()
-    (runs / "notes" / "mine.html").write_text(SECRET)
     for name, content in {
         "both/comparison.json": {"runs": [{"run": "a"}, {"run": "b"}]},
         "det/detection.json": {
@@ -82,19 +67,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
-def compare_without_figures(paths: Sequence[Path], out: Path) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "save_all", lambda *_: None)
-        compare(paths, out=out, allow="all")
-
-
 ask = partial(invoke, "view")
 
 
 def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
     listed = json.loads(ask(runs, "--json").stdout)
     assert listed["folder"] == str(runs)
+    assert listed["page"] == str(runs / PAGE)
     found = {one["name"]: one for one in listed["found"]}
+    lent = found.pop("lent")
+    assert (lent["state"], lent["model"]) == ("unreadable", "")
     assert list(found)[1:] == [
         "deep/new & <b>",
         "both",
@@ -103,42 +85,82 @@ def test_everything_is_listed_newest_first_with_its_numbers(runs: Path) -> None:
         "older",
     ]  # the broken one was just made
     new = found["deep/new & <b>"]
-    assert (new["kind"], new["finished"], new["page"]) == ("run", True, "report.html")
-    assert new["answer"] == json.loads(
-        (runs / "deep" / "new & <b>" / "answer.json").read_text()
-    )
-    (numbers,) = new["numbers"]
     own = open_finished(runs / "deep" / "new & <b>")
-    assert numbers["auc"] == pytest.approx(nested_auc(own.findings, "popqa").value)
-    assert numbers["together"] == pytest.approx(
-        share_at(own.findings, "popqa", part="together").value
-    )
-    assert numbers["random"] == pytest.approx(
-        share_at(own.findings, "popqa", "random").value
-    )
-    assert numbers["controls"] in own.card.trust.reason
-    half = found["half"]
-    assert (half["finished"], half["answer"], half["about"]) == (False, None, "popqa")
-    assert (
-        half["command"]
-        == f"anchorscope run {runs / 'half' / 'recipe.toml'} --out {runs / 'half'}"
-    )
-    assert half["lines"] == ["Not finished: 1 step is done."]
-    with locked(runs / "half"):
-        (half,) = json.loads(ask(runs / "half", "--json").stdout)["found"]
-    assert (half["lines"], half["command"]) == (["Running: 1 step is done."], None)
-    assert found["broken"]["lines"][0].startswith("It cannot be read:")
+    assert (new["kind"], new["state"]) == ("run", "finished")
+    assert (new["model"], new["datasets"]) == (own.findings.model, ["PopQA"])
+    auc = nested_auc(own.findings, "popqa").value
+    assert new["auc"] == {"PopQA": pytest.approx(auc)}
+    assert new["trust"] == {
+        "verdict": own.card.trust.verdict,
+        "reason": own.card.trust.reason,
+    }
+    assert found["older"]["about"] == "without answer.json"
+    assert found["both"]["model"] == "a, b"
+    assert (found["det"]["model"], found["det"]["datasets"]) == ("small", ["PopQA"])
+    assert found["broken"]["state"] == "unreadable"
 
 
-def test_a_moved_run_is_listed_where_it_is(tmp_path: Path) -> None:
+def test_a_stopped_run_says_what_resumes_it_and_a_running_one_does_not(
+    runs: Path,
+) -> None:
+    def half() -> dict[str, object]:
+        found = json.loads(ask(runs, "--json").stdout)["found"]
+        return next(one for one in found if one["name"] == "half")
+
+    stopped = half()
+    assert (stopped["state"], stopped["about"]) == ("stopped", "1 step done")
+    place = runs / "half"
+    command = f"anchorscope run {place / 'recipe.toml'} --out {place}"
+    assert stopped["command"] == command
+    assert command in (runs / PAGE).read_text()
+    with locked(place):
+        running = half()
+    assert (running["state"], running["command"]) == ("running", None)
+    assert command not in (runs / PAGE).read_text()
+
+
+def test_links_are_relative_and_lead_nowhere_else(runs: Path, tmp_path: Path) -> None:
+    address = "deep/new%20%26%20%3Cb%3E/report.html"
+    assert ask(runs, "--json").exit_code == 0
+    written = (runs / PAGE).read_text()
+    assert re.findall('href="([^#"]*)"', written) == [address]
+    assert "new &amp; &lt;b&gt;" in written
+    assert "<b>" not in written
+    page = tmp_path / "index.html"
+    assert ask(runs, "--json", "--out", page).exit_code == 0
+    (found,) = re.findall('href="([^#"]*)"', page.read_text())
+    assert found == f"{os.path.relpath(runs, tmp_path)}/{address}"
+
+
+def test_only_a_page_that_is_wholly_ours_is_replaced(
+    runs: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "index.html"
+    for _ in range(2):
+        assert ask(runs, "--out", page, "--no-browser").exit_code == 0
+    with page.open("a") as edited:
+        edited.write("my notes")
+    (tmp_path / "link.html").symlink_to(runs / PAGE)
+    for place in (page, tmp_path / "link.html", tmp_path):
+        assert "was not written by anchorscope view" in mistake(runs, "--out", place)
+    assert page.read_text().endswith("my notes")
+    assert "cannot be written" in mistake(runs, "--out", "/proc/index.html")
+    one = runs / "both"
+    assert "name the folder around it" in mistake(one)
+    assert not (one / PAGE).exists()
+    assert ask(one, "--out", tmp_path / "one.html", "--no-browser").exit_code == 0
+
+
+def test_a_name_that_hides_something_is_in_no_command(tmp_path: Path) -> None:
     findings = run_with_shares(datasets=("popqa",))
-    card = answer_card(replace(findings, folder=str(tmp_path / "old")), read(findings))
-    write_run(tmp_path / "old", findings, answer=json.dumps(card.record())).rename(
-        tmp_path / "new"
-    )
-    text = ask(tmp_path, "--json").stdout
-    assert str(tmp_path / "new") in text
-    assert str(tmp_path / "old") not in text
+    card = json.dumps(answer_card(findings, read(findings)).record())
+    hidden = os.fsdecode(b"no \xff text")
+    plain = write_run(tmp_path / "plain", findings, answer=card)
+    for name in ("escape\x1b[201~", "turned\u202eround", hidden):
+        shutil.copytree(plain, tmp_path / name)
+    assert ask(tmp_path, "--json").exit_code == 0
+    ticked = re.findall('checkbox" value="([^"]*)"', (tmp_path / PAGE).read_text())
+    assert ticked == [str(plain)]
 
 
 def mistake(*arguments: object) -> str:
@@ -154,144 +176,5 @@ def test_mistakes(runs: Path, tmp_path: Path) -> None:
     assert "There is no run below" in mistake(tmp_path, "--json")
     assert "anchorscope run --limit 500 --out" in mistake(tmp_path)
     assert "The folder's name is empty" in mistake("")
-    assert "--port" in mistake(runs, "--port", "99999")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        assert f"Cannot listen on port {port}" in mistake(
-            runs, "--port", port, "--no-browser"
-        )
-
-
-@pytest.fixture(scope="module")
-def server(runs: Path) -> Iterator[ViewServer]:
-    with ViewServer(runs, compare=compare_without_figures) as server:
-        serving = threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.05}
-        )
-        serving.start()
-        yield server
-        server.shutdown()
-        serving.join()
-
-
-def get(
-    server: ViewServer, path: str, method: str = "GET", **headers: str
-) -> tuple[int, HTTPMessage, str]:
-    """The path as it is written: no client tidies it up."""
-    connection = HTTPConnection(*server.server_address[:2], timeout=10)  # type: ignore[arg-type]
-    connection.request(method, path, headers=headers)
-    answer = connection.getresponse()
-    found = answer.status, answer.headers, answer.read().decode()
-    connection.close()
-    return found
-
-
-def test_the_list_escapes_names_and_may_run_nothing(server: ViewServer) -> None:
-    status, headers, text = get(server, "/")
-    assert status == 200
-    assert "new &amp; &lt;b&gt;" in text
-    assert "<b>" not in text
-    assert 'href="/files/deep/new%20%26%20%3Cb%3E/report.html"' in text
-    assert "script-src" not in headers["Content-Security-Policy"]
-    assert "default-src 'none'" in headers["Content-Security-Policy"]
-    assert headers["X-Content-Type-Options"] == "nosniff"
-
-
-def test_order_and_filter_are_in_the_address(server: ViewServer) -> None:
-    def models(address: str) -> list[str]:
-        return re.findall(
-            r'value="(older|deep/[^"]*)" aria-label', get(server, address)[2]
-        )
-
-    assert models("/") == ["deep/new &amp; &lt;b&gt;", "older"]
-    assert models("/?sort=changed&down=0") == ["older", "deep/new &amp; &lt;b&gt;"]
-    assert models("/?sort=together&down=0") == ["deep/new &amp; &lt;b&gt;", "older"], (
-        "what was not measured is last"
-    )
-    assert models("/?q=older") == ["older"]
-    assert models("/?sort=nonsense&q=popqa") == models("/")
-    assert "2 more do not match" in get(server, "/?q=nothing")[2]
-
-
-def test_ticked_runs_are_compared(server: ViewServer) -> None:
-    status, headers, _ = get(server, "/compare?run=older&run=deep/new%20%26%20%3Cb%3E")
-    assert status == 303
-    status, _, text = get(server, headers["Location"])
-    assert status == 200
-    assert "anchorscope comparison" in text
-    assert get(server, "/compare?run=older")[0] == 400
-    assert get(server, "/compare?run=older&run=../secret.txt")[0] == 400
-    refused = {"Sec-Fetch-Site": "cross-site"}
-    assert (
-        get(server, "/compare?run=older&run=deep/new%20%26%20%3Cb%3E", **refused)[0]
-        == 403
-    )
-
-
-def test_files_of_runs_are_given_out_with_their_types(server: ViewServer) -> None:
-    status, headers, text = get(server, "/files/deep/new%20%26%20%3Cb%3E/report.html")
-    assert (status, headers["Content-Type"]) == (200, "text/html")
-    assert "the report" in text
-    folder = "/files/deep/new%20%26%20%3Cb%3E"
-    assert get(server, f"{folder}/figures/a.svg")[1]["Content-Type"] == "image/svg+xml"
-    assert (
-        "script-src"
-        not in get(server, f"{folder}/figures/a.svg")[1]["Content-Security-Policy"]
-    )
-    assert get(server, "/files/older/curves.csv")[1]["Content-Type"] == "text/csv"
-    assert get(server, "/files/half/recipe.toml")[0] == 200
-    status, headers, text = get(server, "/files/older/recipe.toml", "HEAD")
-    assert (status, text) == (200, "")
-    assert int(headers["Content-Length"]) > 0
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/files/../secret.txt",
-        "/files/older/%2e%2e%2f%2e%2e%2fsecret.txt",
-        "/files/notes/mine.html",
-        "/files/deep/new%20%26%20%3Cb%3E/link.html",
-        "/files/deep/new%20%26%20%3Cb%3E/up/secret.txt",
-        "/files/deep/new%20%26%20%3Cb%3E/.lock",
-        "/files/",
-        "/files/older/recipe.toml%00.html",
-        "/files/%ff",
-        "/files/" + "a" * 5000,
-    ],
-)
-def test_nothing_else_is_given_out(server: ViewServer, path: str) -> None:
-    status, _, text = get(server, path)
-    assert status in (400, 404)
-    assert SECRET not in text
-    assert "root:" not in text
-
-
-def test_other_names_and_methods_are_refused(server: ViewServer) -> None:
-    assert get(server, "/", Host="evil.example")[0] == 403
-    assert get(server, "/", Host=f"localhost:{server.server_address[1]}")[0] == 200
-    assert get(server, "/", "POST")[0] == 501
-    assert get(server, "/files/older/recipe.toml", "DELETE")[0] == 501
-
-
-def test_ctrl_c_ends_it_quietly(runs: Path) -> None:
-    code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
-        "from anchorscope.cli.main import main\n"
-        f"sys.argv = ['anchorscope', 'view', {str(runs)!r}, '--no-browser']; main()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True
-    ) as viewing:
-        assert viewing.stderr is not None
-        while "http://127.0.0.1:" not in (line := viewing.stderr.readline()):
-            assert line, "it ended before it listened"
-        port = int(re.findall(r"127.0.0.1:(\d+)", line)[0])
-        with closing(HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
-            connection.request("GET", "/")
-            assert connection.getresponse().status == 200
-        viewing.send_signal(signal.SIGINT)
-        assert "Traceback" not in viewing.stderr.read()
-    assert viewing.returncode == 0
+    assert mistake(runs, "--port", "8642").startswith("view --port is gone: ")
+    assert not (tmp_path / PAGE).exists()

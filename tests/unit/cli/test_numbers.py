@@ -20,7 +20,6 @@ REQUIRED = {
     "run": [],
     "fit": [],
     "data": ["atlas"],
-    "view": ["."],
     "detect": ["no-run"],
     "score": ["Who?", "--detector", "no-bundle"],
     "serve": ["no-bundle"],
