@@ -154,9 +154,7 @@ def _headline(run: Path) -> pl.Expr:
 
 
 def _plain_rule(run: Path) -> pl.DataFrame:
-    paths = pl.read_parquet(run / "pathways.parquet").filter(_headline(run))
-    is_plain = (pl.col("assignment") == "plain") & (pl.col("probe") == "full")
-    return paths.filter(is_plain)
+    return pl.read_parquet(run / "pathways.parquet").filter(_headline(run))
 
 
 def _at_reference(run: Path, items: Items) -> pl.DataFrame:
@@ -166,8 +164,7 @@ def _at_reference(run: Path, items: Items) -> pl.DataFrame:
     effects = pl.read_parquet(run / "effects.parquet").filter(_headline(run))
     at_layer = pl.col("reference_layer")
     return (
-        effects.filter(pl.col("probe") == "full")
-        .join(layers, on="item_id")
+        effects.join(layers, on="item_id")
         .join(truths, on="item_id")
         .select(
             "item_id",

@@ -20,7 +20,6 @@ from anchorscope.report.run_page import write_report
 from report_synthetic import SUMMARY_SCHEMA, curve_rows, make_findings, summary_row
 
 LAYERS, HEADS, WINDOW = 12, 6, 3
-RULES = {"plain": 1.0, "corrected": 0.6}
 GROUPS = {"Q-Anchored": -40.0, "A-Anchored": -6.0}
 EFFECTS = {
     "subject": 0.8,
@@ -81,26 +80,14 @@ class Experiments:
     ) -> None:
         for group, value in (("Q-Anchored", q), ("A-Anchored", a)):
             self.add(
-                experiment,
-                quantity,
-                value,
-                half,
-                group=group,
-                assignment="corrected",
-                truth="all",
-                **more,
+                experiment, quantity, value, half, group=group, truth="all", **more
             )
 
 
 def layers(found: Experiments) -> None:
     """One layer reads the question, others help."""
     for group in GROUPS:
-        about = {
-            "variant": "single",
-            "assignment": "corrected",
-            "group": group,
-            "truth": "all",
-        }
+        about = {"variant": "single", "group": group, "truth": "all"}
         found.add(
             "layers", "share_of_cumulative", 0.7, 0.2, against="cumulative", **about
         )
@@ -158,7 +145,7 @@ def mediation(found: Experiments) -> None:
 
 def saliency(found: Experiments) -> None:
     for variant in ("loss", "log_odds"):
-        about = {"variant": variant, "assignment": "corrected", "truth": "all"}
+        about = {"variant": variant, "truth": "all"}
         found.add("saliency", "auc", 0.71, 0.05, p_value=0.0002, **about)
         found.add("saliency", "auc_within_truth", 0.62, 0.06, p_value=0.01, **about)
     found.add("saliency", "auc_share_within_truth", 0.66, 0.05, p_value=0.001, **about)
@@ -172,19 +159,13 @@ def boundary(found: Experiments) -> None:
         "confidence_mean": (-0.6, -0.9, 0.08),
     }.items():
         found.groups("boundary", quantity, q, a, half, variant="weighted")
-        about = {
-            "variant": "weighted",
-            "assignment": "corrected",
-            "truth": "all",
-            "p_value": 0.0004,
-        }
+        about = {"variant": "weighted", "truth": "all", "p_value": 0.0004}
         found.add("boundary", f"{quantity}_difference", q - a, 1.4 * half, **about)
     found.add("boundary", "coverage", 0.83, 0.02, variant="weighted", n=2000)
 
 
 def self_awareness(found: Experiments) -> None:
     """A little is left within truth."""
-    about = {"assignment": "corrected"}
     for layer in range(LAYERS):
         for suffix, top in (("", 0.68), ("_within_truth", 0.62)):
             value = (
@@ -192,22 +173,15 @@ def self_awareness(found: Experiments) -> None:
                 + (top - 0.5) * (1 - np.exp(-layer / 3))
                 + found.rng.normal(0, 0.008)
             )
-            found.add(
-                "self-awareness",
-                f"auc{suffix}",
-                value,
-                0.03,
-                probe_layer=layer,
-                **about,
-            )
+            found.add("self-awareness", f"auc{suffix}", value, 0.03, probe_layer=layer)
     for quantity, value in {
         "auc_truth_label": 0.87,
         "auc_truth_margin_within_truth": 0.58,
         "auc_at_reference": 0.8,
         "auc_at_reference_within_truth": 0.61,
     }.items():
-        found.add("self-awareness", quantity, value, 0.03, **about)
-    found.add("self-awareness", "auc_below", 0.78, 0.03, probe_layer=7, **about)
+        found.add("self-awareness", quantity, value, 0.03)
+    found.add("self-awareness", "auc_below", 0.78, 0.03, probe_layer=7)
     found.add(
         "self-awareness",
         "auc_below_within_truth",
@@ -215,7 +189,6 @@ def self_awareness(found: Experiments) -> None:
         0.03,
         probe_layer=7,
         p_value=0.04,
-        **about,
     )
 
 
@@ -284,13 +257,6 @@ def items(
     for dataset in datasets:
         for number in range(n):
             true, asks = bool(number % 2), bool(rng.random() < 0.45)
-            plain = (
-                "misclassified"
-                if rng.random() < 0.15
-                else "Q-Anchored"
-                if true
-                else "A-Anchored"
-            )
             rows.append(
                 {
                     "dataset": dataset,
@@ -301,8 +267,7 @@ def items(
                     "model_answer": "Bern",
                     "truthful": true,
                     "status": "used",
-                    "pathway": plain,
-                    "pathway_corrected": "Q-Anchored" if asks else "A-Anchored",
+                    "pathway": "Q-Anchored" if asks else "A-Anchored",
                 }
             )
             flow = 10 ** rng.normal(-1.6 if asks else -2.8, 0.35)
@@ -339,38 +304,20 @@ def intervention_rows(
     rng, tables, rows = np.random.default_rng(seed), [], []
     for dataset in datasets:
         for name, part in EFFECTS.items():
-            for rule, size in RULES.items():
-                about = {"assignment": rule, "intervention": name}
-                for group, depth in GROUPS.items():
-                    end = part * size * depth
-                    curve = end * (1 - np.exp(-np.arange(LAYERS) / 4)) + rng.normal(
-                        0, 0.4, LAYERS
-                    ) * bool(part)
-                    tables.append(curve_rows(dataset, curve, group=group, **about))
-                    rows.append(
-                        summary_row(
-                            dataset, "delta_p_reference", end, 2.0, group=group, **about
-                        )
-                    )
-                    rows.append(
-                        summary_row(
-                            dataset,
-                            "flip_rate",
-                            abs(end) / 60,
-                            0.03,
-                            group=group,
-                            **about,
-                        )
-                    )
-                rows.append(
-                    summary_row(dataset, "flip_rate", part * 0.4, 0.02, **about)
-                )
-                gap = part * size * (GROUPS["Q-Anchored"] - GROUPS["A-Anchored"])
-                rows.append(
-                    summary_row(
-                        dataset, "delta_p_reference_difference", gap, 4.0, **about
-                    )
-                )
+            about = {"intervention": name}
+            for group, depth in GROUPS.items():
+                end = part * depth
+                rise = 1 - np.exp(-np.arange(LAYERS) / 4)
+                curve = end * rise + rng.normal(0, 0.4, LAYERS) * bool(part)
+                own = about | {"group": group}
+                flips = abs(end) / 60
+                tables.append(curve_rows(dataset, curve, **own))
+                rows.append(summary_row(dataset, "delta_p_reference", end, 2.0, **own))
+                rows.append(summary_row(dataset, "flip_rate", flips, 0.03, **own))
+            gap = part * (GROUPS["Q-Anchored"] - GROUPS["A-Anchored"])
+            difference = "delta_p_reference_difference"
+            rows.append(summary_row(dataset, "flip_rate", part * 0.4, 0.02, **about))
+            rows.append(summary_row(dataset, difference, gap, 4.0, **about))
     return pl.concat(tables), pl.DataFrame(rows, schema=SUMMARY_SCHEMA)
 
 
