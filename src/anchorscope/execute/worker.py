@@ -40,7 +40,6 @@ from anchorscope.models.wrapping import without_knowledge
 from anchorscope.plan.passes import (
     ChoicesPass,
     DecodePass,
-    DeviceWork,
     OutOfFoldProbes,
     Place,
     SaliencyPass,
@@ -77,10 +76,10 @@ _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
 Pass = StatesPass | DecodePass | SaliencyPass | ChoicesPass
 """A pass, whole or one batch of it."""
-Shard = Pass | DeviceWork
-"""What a worker is given: a pass, or work that needs the device without the model."""
+Shard = Pass
+"""What a worker is given."""
 Part = Any
-"""What it gives: `StatesPart`, log-probabilities of choices, a list of `Decoded`, `Saliency`, or what work returned."""
+"""What it gives: `StatesPart`, log-probabilities of choices, a list of `Decoded`, or `Saliency`."""
 
 
 class Worker:
@@ -108,8 +107,6 @@ class Worker:
                     return self._states(shard, progress)
                 if isinstance(shard, DecodePass):
                     return self._decode(shard, progress)
-                if isinstance(shard, DeviceWork):
-                    return shard.run(progress)
                 if isinstance(shard, ChoicesPass):
                     return self._choices(shard, progress)
                 return self._saliency(shard, progress)

@@ -22,7 +22,6 @@ from torch import Tensor
 from anchorscope.errors import TooFewAnswers
 from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
-from anchorscope.probes.chunks import Solve, solve_here
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, grid_search
 from anchorscope.probes.logistic import TrainingSets, fit_layers
@@ -139,7 +138,6 @@ def fit_probes(
     names: Sequence[str],
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
-    solve: Solve = solve_here,
 ) -> list[ProbeSet]:
     """All probes on the states, one set per site and position; `names` tell these apart in warnings.
 
@@ -152,14 +150,7 @@ def fit_probes(
         part.reshape(-1, len(splits.labels)) for part in (splits.training, splits.inner)
     )
     searched, notes = grid_search(
-        states,
-        splits.labels,
-        training,
-        inner,
-        torch.device(device),
-        progress,
-        title,
-        solve=solve,
+        states, splits.labels, training, inner, torch.device(device), progress, title
     )
     training_sets = [
         f"probe {probe} fold {fold}"
