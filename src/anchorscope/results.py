@@ -286,13 +286,6 @@ def publish(
         manifest["elapsed_seconds"] = round(time.monotonic() - since, 3)
         folder.publish(made, manifest, key)
     job.progress.done(REPORT)
-    counts = job.executor.counts()
-    if counts is not None:
-        passed, states = counts["coordinator_bytes"], counts["states_bytes"]
-        job.progress.note(
-            f"{passed / max(1, tables['items'].height) / 1e3:,.1f} kB per item went through this process, "
-            f"{passed / max(1, states):.1%} of the states' bytes ({states / 1e6:,.1f} MB, which stayed in files)"
-        )
 
 
 def _write_files(
@@ -325,7 +318,7 @@ def _manifest(
     tables: Mapping[str, pl.DataFrame],
 ) -> dict[str, Any]:
     recipe, identity, (first, final) = job.recipe, job.record.identity, job.batch_tokens
-    workers = job.executor.counts()
+    workers = job.executor.facts()
     return {
         "versions": versions(),
         "seed": recipe.seed,

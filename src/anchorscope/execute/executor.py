@@ -5,7 +5,6 @@ Nothing else is run on workers: probes are fitted, and tables made, in the proce
 
 import shutil
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,26 +48,18 @@ class Executor(ABC):
     """Where workers write states and other large tensors; None where they are handed back."""
     lowered: Callable[[int], None] = staticmethod(lambda tokens: None)
     """Called where memory ran out: from now on this many tokens run together."""
-    tell: Callable[[str], None] = staticmethod(lambda line: None)
-    count: Counter[str]
-    """Shards, workers and bytes of this run."""
     _begun_with: Callable[[], NumericsClass | None] = staticmethod(lambda: None)
 
     def begin_run(
         self,
         work: Path,
-        tell: Callable[[str], None],
         lowered: Callable[[int], None],
         begun_with: Callable[[], NumericsClass | None],
     ) -> None:
         """What follows belongs to a run, whose states go to a folder in `work`; `begun_with` is the numerics class of
         one that is resumed."""
-        self.tell, self.lowered, self._begun_with, self.count = (
-            tell,
-            lowered,
-            begun_with,
-            Counter[str](),
-        )
+        self.lowered = lowered
+        self._begun_with = begun_with
         self.folder = None if self.is_local else work / partial_name("states")
 
     def check_numerics(self) -> None:
@@ -98,8 +89,8 @@ class Executor(ABC):
     def n_layers(self) -> int:
         return self.describe().planner.n_layers
 
-    def counts(self) -> dict[str, Any] | None:
-        """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
+    def facts(self) -> dict[str, Any] | None:
+        """Who ran the passes, for the manifest; None where no worker was needed."""
         return None
 
     def close(self) -> None:

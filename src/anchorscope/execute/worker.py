@@ -56,7 +56,7 @@ class VariantPart:
     logits: Float[ndarray, "item position site probe layer"] | None
     """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
     states: Float[Tensor, "place layer item d_model"] | None
-    """States at the places that were to be kept, in host memory; those of all shards where they are in a file."""
+    """States at the places that were to be kept, in host memory; None where they were written to a file."""
     answers: AnswerStats | None = None
     """Statistics of the items' answer tokens, where they were wanted of all variants."""
 
@@ -180,7 +180,8 @@ class Worker:
         for variant, rows in enumerate(shard.into):
             states = parts[variant].states
             if rows is not None and states is not None:
-                parts[variant] = replace(parts[variant], states=rows.write(states))
+                rows.write(states)
+                parts[variant] = replace(parts[variant], states=None)
         attention = {
             item: mass
             for sums in weighed

@@ -133,9 +133,7 @@ class Job:
             )  # a resumed run needs it
             self.folder.save()
 
-        self.executor.begin_run(
-            self.folder.work, self.folder.tell, lower_tokens, begun_with
-        )
+        self.executor.begin_run(self.folder.work, lower_tokens, begun_with)
 
     # The model.
 
