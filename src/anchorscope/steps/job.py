@@ -157,7 +157,7 @@ class Job:
             )
 
         chosen = self.made_from(
-            3, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code")
+            4, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code")
         )
         own = self.in_memory and self.executor.describe().identity.fingerprint
         chosen["options"]["files"] = own or source_signature(self.recipe.model, files)
