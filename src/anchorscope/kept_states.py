@@ -23,7 +23,6 @@ from anchorscope.artefacts.schema import states_file as states_file
 from anchorscope.artefacts.sealed_folder import wrong_with
 from anchorscope.errors import UserError
 from anchorscope.json_text import from_json, to_json
-from anchorscope.progress import Progress
 
 CLEAN, BEFORE_ANSWER = "clean", "question-only"
 
@@ -42,13 +41,8 @@ class KeptStates:
     sites: tuple[str, ...]
 
 
-def write_states(
-    kept: KeptStates,
-    folder: Path,
-    device: str = "cpu",
-    progress: Progress | None = None,
-) -> None:
-    """Writes the file; a worker does it where workers made the states."""
+def write_states(kept: KeptStates, folder: Path) -> None:
+    """Writes the file."""
     layers = list(range(kept.states.shape[2]))
     tensors = {
         f"{site}/{position}/{layer}": kept.states[q, s, layer].contiguous()

@@ -85,7 +85,7 @@ _EXPERIMENTS = (
     "directions",
     "window",
     "max_new_tokens",
-    "solver",
+    "fit_device",
 )
 # These work on every question; all others on the used items.
 _OF_QUESTIONS = ("questions", "thinking", "answers", "labels", "tokens")

@@ -30,7 +30,6 @@ from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
 from anchorscope.engine.sequences import SITES
 from anchorscope.errors import TooFewAnswers
-from anchorscope.execute.executor import Solver
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
@@ -275,7 +274,7 @@ def publish(
             name: pl.concat([own[name] for own in every if name in own])
             for name in results[0].tables
         }
-        _write_files(made, tables, results, job.fits)
+        _write_files(made, tables, results)
         (made / "recipe.toml").write_text(to_toml(job.recipe), encoding="utf-8")
         manifest = _manifest(job, runs, results, left_out, tables)
         if not job.for_detectors:
@@ -287,20 +286,10 @@ def publish(
         manifest["elapsed_seconds"] = round(time.monotonic() - since, 3)
         folder.publish(made, manifest, key)
     job.progress.done(REPORT)
-    counts = job.executor.counts()
-    if counts is not None:
-        passed, states = counts["coordinator_bytes"], counts["states_bytes"]
-        job.progress.note(
-            f"{passed / max(1, tables['items'].height) / 1e3:,.1f} kB per item went through this process, "
-            f"{passed / max(1, states):.1%} of the states' bytes ({states / 1e6:,.1f} MB, which stayed in files)"
-        )
 
 
 def _write_files(
-    made: Path,
-    tables: Mapping[str, pl.DataFrame],
-    results: Sequence[DatasetResult],
-    fits: Solver,
+    made: Path, tables: Mapping[str, pl.DataFrame], results: Sequence[DatasetResult]
 ) -> None:
     for name, table in tables.items():
         if name in _PARQUET:
@@ -314,7 +303,7 @@ def _write_files(
         save_file(probes, made / "probes.safetensors")
     for dataset in results:
         for states in dataset.kept:
-            fits(write_states, states, made, title="states")
+            write_states(states, made)
         if dataset.features is not None:
             path = made / features_file(dataset.name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -329,7 +318,7 @@ def _manifest(
     tables: Mapping[str, pl.DataFrame],
 ) -> dict[str, Any]:
     recipe, identity, (first, final) = job.recipe, job.record.identity, job.batch_tokens
-    workers = job.executor.counts()
+    workers = job.executor.facts()
     return {
         "versions": versions(),
         "seed": recipe.seed,

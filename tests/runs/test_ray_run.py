@@ -13,11 +13,7 @@ def test_two_workers_give_the_bytes_of_one_process(
     small_recipe: Recipe, small_run: SmallRun, tmp_path: Path
 ) -> None:
     needs.ray()
-    notes = quick(small_recipe, tmp_path / "run", choice=choose(workers=2))
-    assert " kB per item went through this process, " in notes[-1]
+    quick(small_recipe, tmp_path / "run", choice=choose(workers=2))
     assert tables_of(tmp_path / "run") == small_run.tables
-    workers = json.loads((tmp_path / "run" / "manifest.json").read_text())["workers"]
-    assert (workers["executor"], workers["workers"], workers["lost"]) == ("ray", 2, 0)
-    assert workers["done"] > 5
-    assert workers["coordinator_bytes"] > 0
-    assert workers["states_bytes"] > 0
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    assert manifest["workers"] == {"executor": "ray", "workers": 2}

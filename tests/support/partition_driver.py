@@ -6,7 +6,6 @@ import sys
 import time
 from typing import Any
 
-from anchorscope.execute import ray_executor
 from anchorscope.execute.choose import choose
 from anchorscope.execute.ray_executor import RayExecutor, WorkerJob, import_ray
 from anchorscope.models.loading import load
@@ -24,11 +23,7 @@ def main(model: str, address: str, link: str) -> dict[str, Any]:
         log_to_driver=False,
         logging_level="ERROR",
     )
-    ray_executor.OVERDUE = (5.0, 2.0)
-    told: list[str] = []
-    executor = RayExecutor(
-        choose(f"ray:{address}", 2), WorkerJob(model, threads=1), told.append
-    )
+    executor = RayExecutor(choose(f"ray:{address}", 2), WorkerJob(model, threads=1))
     lm = load(model, "float32", "cpu", False)
     shards = small_shards(lm, 24)
     right = parts_here(lm, shards)
@@ -40,13 +35,7 @@ def main(model: str, address: str, link: str) -> dict[str, Any]:
     )
     parts = [bits(part) for part in executor.map(shards, cut)]
     took = time.monotonic() - began
-    return {
-        "nodes": nodes,
-        "before": before,
-        "after": parts == right,
-        "took": took,
-        "told": told,
-    }
+    return {"nodes": nodes, "before": before, "after": parts == right, "took": took}
 
 
 if __name__ == "__main__":

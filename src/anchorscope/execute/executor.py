@@ -1,33 +1,24 @@
-"""An executor runs shards and gives their parts: in this process or on workers, with the same bits.
+"""An executor runs shards of passes and gives their parts: in this process or on workers, with the same bits.
 
-`Solver` fits probes and resamples tables: in this process or, where there are workers, on one of them. Workers have the
-states, in files of the run folder, and the model's kind of device: both give other last digits on a CPU than on a GPU.
-So a coordinator without a GPU gets the bits of a run in one process with such a GPU.
+Nothing else is run on workers: probes are fitted, and tables made, in the process of the command.
 """
 
 import shutil
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import torch
-from torch import Tensor
-
-from anchorscope.errors import MemoryRanOut, UserError
+from anchorscope.errors import UserError
 from anchorscope.execute.numerics import NumericsClass, differences, numerics_of
 from anchorscope.execute.worker import Part, Shard, Worker
 from anchorscope.files import partial_name
 from anchorscope.models.language_model import LanguageModel, ModelIdentity
 from anchorscope.models.sources import ModelFiles
-from anchorscope.plan.passes import DeviceWork, Planner, planner_for
-from anchorscope.probes.chunks import ChunkPlan, plan_chunks
-from anchorscope.progress import Progress, Silent
-
-T = TypeVar("T")
+from anchorscope.plan.passes import Planner, planner_for
+from anchorscope.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -55,30 +46,20 @@ class Executor(ABC):
     """Whether shards run in this process."""
     folder: Path | None = None
     """Where workers write states and other large tensors; None where they are handed back."""
-    n_workers: int = 1
-    """How many shards can run at the same time."""
     lowered: Callable[[int], None] = staticmethod(lambda tokens: None)
     """Called where memory ran out: from now on this many tokens run together."""
-    tell: Callable[[str], None] = staticmethod(lambda line: None)
-    count: Counter[str]
-    """Shards, workers and bytes of this run."""
     _begun_with: Callable[[], NumericsClass | None] = staticmethod(lambda: None)
 
     def begin_run(
         self,
         work: Path,
-        tell: Callable[[str], None],
         lowered: Callable[[int], None],
         begun_with: Callable[[], NumericsClass | None],
     ) -> None:
         """What follows belongs to a run, whose states go to a folder in `work`; `begun_with` is the numerics class of
         one that is resumed."""
-        self.tell, self.lowered, self._begun_with, self.count = (
-            tell,
-            lowered,
-            begun_with,
-            Counter[str](),
-        )
+        self.lowered = lowered
+        self._begun_with = begun_with
         self.folder = None if self.is_local else work / partial_name("states")
 
     def check_numerics(self) -> None:
@@ -108,8 +89,8 @@ class Executor(ABC):
     def n_layers(self) -> int:
         return self.describe().planner.n_layers
 
-    def counts(self) -> dict[str, Any] | None:
-        """What became of shards, workers and bytes, for the manifest; None where no worker was needed."""
+    def facts(self) -> dict[str, Any] | None:
+        """Who ran the passes, for the manifest; None where no worker was needed."""
         return None
 
     def close(self) -> None:
@@ -154,99 +135,3 @@ class LocalExecutor(Executor):
     def map(self, shards: Sequence[Shard], progress: Progress) -> list[Part]:
         self.check_numerics()
         return [self.worker.run(shard, progress) for shard in shards]
-
-
-# Fits
-
-ACCELERATOR = "cuda"
-"""What every worker calls its device, or the first of several, where it is no CPU."""
-
-
-def fit_device(own_device: str, workers: NumericsClass | None) -> str:
-    """Where that is done: `own_device`, the device of this process, or an accelerator that only the workers have."""
-    return (
-        ACCELERATOR
-        if workers is not None and workers.on_accelerator and own_device == "cpu"
-        else own_device
-    )
-
-
-@dataclass(frozen=True)
-class Solver:
-    """Calls functions that take `device` and `progress` where they belong."""
-
-    device: str
-    """Where they compute: part of what their results depend on."""
-    executor: Executor | None
-    """Whose workers do it; None for this process."""
-    progress: Progress
-
-    def __call__(
-        self, function: Callable[..., T], *arguments: Any, title: str = "probes"
-    ) -> T:
-        return self.each(function, [arguments], [title])[0]
-
-    def each(
-        self,
-        function: Callable[..., T],
-        calls: Sequence[tuple[Any, ...]],
-        titles: Sequence[str],
-    ) -> list[T]:
-        """What the function gives in several calls, which workers share."""
-        if self.executor is None:
-            return [
-                function(*arguments, device=self.device, progress=self.progress)
-                for arguments in calls
-            ]
-        works = [
-            DeviceWork(title, function, arguments, self.device)
-            for title, arguments in zip(titles, calls, strict=True)
-        ]
-        try:
-            return self.executor.map(works, self.progress)
-        except MemoryRanOut as error:
-            raise UserError(
-                f"Memory of a worker does not suffice for {titles[0]}; give workers more of it, or ask fewer questions "
-                f"(--limit)."
-            ) from error
-
-    def divided(self, function: Callable[..., T], *arguments: Any) -> T:
-        """What a function gives that takes `solve`: workers share its chunks of layers."""
-        if self.executor is None:
-            return function(*arguments, device=self.device, progress=self.progress)
-        return function(
-            *arguments, device=self.device, progress=Silent(), solve=self._solve
-        )
-
-    def _solve(
-        self,
-        function: Callable[..., T],
-        problems: Tensor,
-        n_columns: int,
-        arguments: tuple[Any, ...],
-        device: torch.device,
-        progress: Progress,
-    ) -> list[T]:
-        """The chunks that one process would solve, in blocks: what is solved together decides the last bits."""
-        assert self.executor is not None, "this process solves all chunks as one block"
-        shape = tuple(problems.shape), n_columns, problems.element_size()
-        at_once = self(_plan_chunks, *shape, title="probes")
-        n_chunks = -(-len(problems) // at_once.problems)
-        size = at_once.problems * -(-n_chunks // (2 * self.executor.n_workers))
-        blocks = problems.split(size)
-        return self.each(
-            function,
-            [(block, at_once, *arguments) for block in blocks],
-            ["probes"] * len(blocks),
-        )
-
-
-def _plan_chunks(
-    shape: tuple[int, int, int],
-    n_columns: int,
-    itemsize: int,
-    device: str,
-    progress: Progress,
-) -> ChunkPlan:
-    """Asked of a worker: it knows how much memory its device has."""
-    return plan_chunks(shape, n_columns, torch.device(device), None, itemsize)

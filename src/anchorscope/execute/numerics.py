@@ -1,8 +1,7 @@
 """Which machines give the same bits: the numerics class of a worker, and what it says of itself when it joins.
 
 The same batch gives the same bits on the same device, in the same precision, with the same libraries and, on a CPU, the
-same number of threads. Names of devices and versions do not tell everything, so every worker also runs one small fixed
-batch, the canary, and tells the hash of its states: a worker whose canary differs would give other numbers.
+same number of threads.
 """
 
 import hashlib
@@ -16,18 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from anchorscope.engine.capture import capture
-from anchorscope.engine.forward import compute_prefix
-from anchorscope.engine.sequences import CLEAN, Cut, TokenSequence, Variant
 from anchorscope.models.language_model import LanguageModel
 
 LIBRARIES = ("torch", "transformers", "numpy")
 """Whose versions are part of the numerics class."""
-_CANARY = (11, 23, 17)  # lengths of its sequences
 _CPU = "cpu: "  # how the name of a processor begins
-_SHARED = 4  # leading tokens that they have in common
 
 
 @dataclass(frozen=True)
@@ -41,13 +34,6 @@ class NumericsClass:
     versions: Mapping[str, str]
     machine: str
     """The kind of processor."""
-    canary: str
-    """sha256 of what the fixed batch gave."""
-
-    @property
-    def on_accelerator(self) -> bool:
-        """Whether any layer of the model is elsewhere than on a CPU."""
-        return not self.device.startswith(_CPU)
 
 
 def numerics_of(lm: LanguageModel) -> NumericsClass:
@@ -58,70 +44,11 @@ def numerics_of(lm: LanguageModel) -> NumericsClass:
         threads=torch.get_num_threads() if on_cpu else 0,
         versions={name: metadata.version(name) for name in LIBRARIES},
         machine=platform.machine(),
-        canary=canary(lm),
     )
-
-
-def canary(lm: LanguageModel) -> str:
-    """sha256 of states and products of one fixed batch: clean and cut, every site and layer, and the head."""
-    sequences, cuts = _canary_sequences(int(lm.embedding.weight.shape[0]))  # type: ignore[index,union-attr,arg-type]
-    digest = hashlib.sha256()
-    prefix = compute_prefix(lm, sequences[0].ids[:_SHARED])
-    weight = torch.linspace(-1, 1, lm.d_model)
-
-    def receive(variant: int, batch: list[int], states: Tensor) -> None:
-        products = states.float() @ weight.to(states.device)  # as log-odds are made
-        for numbers in (states, products):
-            digest.update(
-                f"{variant} {batch} {tuple(numbers.shape)} {numbers.dtype}".encode()
-            )
-            digest.update(
-                numbers.contiguous().cpu().view(torch.uint8).numpy().tobytes()
-            )
-
-    def receive_answers(
-        variant: int, batch: list[int], statistics: Tensor, lengths: list[int]
-    ) -> None:
-        digest.update(f"answers of {variant} {batch} {lengths}".encode())
-        digest.update(statistics.contiguous().cpu().view(torch.uint8).numpy().tobytes())
-
-    variants, batches = (CLEAN, Variant(cuts)), [range(len(sequences))]
-    capture(
-        lm,
-        sequences,
-        prefix,
-        batches,
-        receive,
-        variants,
-        answers_of=(0,),
-        receive_answers=receive_answers,
-    )()
-    return digest.hexdigest()
-
-
-def _canary_sequences(vocabulary: int) -> tuple[list[TokenSequence], dict[int, Cut]]:
-    """A few sequences of tokens that every model has, the same everywhere."""
-    sequences = []
-    for number, length in enumerate(_CANARY):
-        own = range(_SHARED, length)
-        ids = [
-            *range(1, _SHARED + 1),
-            *(1 + (position * 37 + number * 101) % 251 for position in own),
-        ]
-        start = length - 4
-        sequences.append(
-            TokenSequence(
-                tuple(token % vocabulary for token in ids), start, (start, length - 1)
-            )
-        )
-    cut = Cut(keys=(_SHARED, _SHARED + 1))
-    return sequences, dict.fromkeys(range(len(sequences)), cut)
 
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    worker: str
-    """Its id, new for every process."""
     host: str
     pid: int
     code: str
@@ -133,61 +60,55 @@ class WorkerFacts:
 def reason_to_refuse(
     facts: WorkerFacts, first: WorkerFacts | None, files: Mapping[str, Any] | None
 ) -> str | None:
-    """Why a worker may not join, in one line; None where it may: its code, weights and numerics class must be those of
-    the `first` worker. `files` are the model's on the machine that asks, where it has them.
+    """Why a worker may not join, in one line; None where it may.
+
+    Its code, weights and numerics class must be those of the `first` worker. `files` are the model's on the machine
+    that asks, where it has them.
     """
-    where, model = f"A worker on {facts.host} (process {facts.pid})", facts.description
+    worker = f"A worker on {facts.host} (process {facts.pid})"
     if facts.code != code_hash():
-        return f"{where} has another version of anchorscope; install the same one everywhere."
-    expected = first.description.files if first is not None else files or model.files
-    hashes = [
-        {name: entry["sha256"] for name, entry in listed.items()}
-        for listed in (model.files, expected)
-    ]
-    wrong = sorted({name for name, _ in hashes[0].items() ^ hashes[1].items()})
-    if (
-        first is not None
-        and not wrong
-        and model.identity.fingerprint != first.description.identity.fingerprint
-    ):
-        same_dtype = model.numerics.dtype == first.description.numerics.dtype
-        wrong = (
-            ["their fingerprint"] if same_dtype else []
-        )  # rounded weights have another one
-    if wrong:
-        return f"{where} has other weights ({wrong[0]} differs); give every machine the same files of the model."
-    other = (
-        ""
-        if first is None
-        else differences(facts.description.numerics, first.description.numerics)
-    )
-    return (
-        f"{where} would give other numbers: {other}; use machines of one kind."
-        if other
-        else None
-    )
+        return f"{worker} has another version of anchorscope; install the same one everywhere."
+    own = facts.description
+    expected = None if first is None else first.description
+    wrong = _other_file(own.files, expected.files if expected else files or own.files)
+    other = expected and differences(own.numerics, expected.numerics)
+    if wrong is None and expected is not None:
+        # Rounded weights have another fingerprint.
+        is_rounded = own.numerics.dtype != expected.numerics.dtype
+        is_same = own.identity.fingerprint == expected.identity.fingerprint
+        wrong = None if is_same or is_rounded else "their fingerprint"
+    if wrong is not None:
+        return f"{worker} has other weights ({wrong} differs); give every machine the same files of the model."
+    if other:
+        return f"{worker} would give other numbers: {other}; use machines of one kind."
+    return None
+
+
+def _other_file(files: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
+    """A file of one model that the other has not, or has with another content."""
+    own = {(name, entry["sha256"]) for name, entry in files.items()}
+    others = {(name, entry["sha256"]) for name, entry in expected.items()}
+    return min((name for name, _ in own ^ others), default=None)
 
 
 def differences(actual: NumericsClass, expected: NumericsClass) -> str:
     """How two numerics classes differ, in plain words; empty where they do not."""
+    versions = [
+        (name, actual.versions.get(name), expected.versions.get(name))
+        for name in LIBRARIES
+    ]
     pairs = [
         ("device", actual.device, expected.device),
         ("dtype", actual.dtype, expected.dtype),
         ("processor", actual.machine, expected.machine),
         ("threads", actual.threads, expected.threads),
-        *(
-            (name, actual.versions.get(name), expected.versions.get(name))
-            for name in LIBRARIES
-        ),
+        *versions,
     ]
-    lines = [
+    return ", ".join(
         f"{name} {value} instead of {wanted}"
         for name, value, wanted in pairs
         if value != wanted
-    ]
-    if actual.canary != expected.canary and not lines:
-        return "the same small batch gives other bits"
-    return ", ".join(lines)
+    )
 
 
 @cache

@@ -6,6 +6,7 @@ planned again with half the tokens and run from its beginning, so that its numbe
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,19 @@ from anchorscope.plan.passes import (
     SaliencyPass,
     StatesPass,
 )
-from anchorscope.plan.state_files import file_of
 from anchorscope.progress import Progress
 
 
 def run_states(executor: Executor, work: StatesPass, progress: Progress) -> StatesPart:
     """A whole pass, its parts merged by item and checked: every cut took edges in every layer that it was asked for."""
-    return merge_states(
-        [placed(shard.items, part) for shard, part in _run(executor, work, progress)]
-    )
+    ran = _run(executor, work, progress)
+    whole = merge_states([placed(shard.items, part) for shard, part in ran])
+    files = ran[0][0].into
+    variants = [
+        variant if file is None else replace(variant, states=file.map())
+        for variant, file in zip_longest(whole.variants, files)
+    ]
+    return replace(whole, variants=tuple(variants))
 
 
 def merge_states(parts: Sequence[StatesPart]) -> StatesPart:
@@ -64,15 +69,11 @@ def _merge_variant(parts: Sequence[VariantPart]) -> VariantPart:
     logits = [part.logits for part in parts if part.logits is not None]
     answers = [part.answers for part in parts if part.answers is not None]
     states = [part.states for part in parts if part.states is not None]
-    in_file = (
-        bool(states) and file_of(states[-1]) is not None
-    )  # every part then has the states of all
-    if states and not in_file:
-        states = [torch.cat(states, dim=2)[:, :, torch.from_numpy(order)]]
+    in_order = torch.from_numpy(order)
     return VariantPart(
         items,
         np.concatenate(logits)[order] if logits else None,
-        states[-1] if states else None,
+        torch.cat(states, dim=2)[:, :, in_order] if states else None,
         AnswerStats.join(answers).take(order.tolist()) if answers else None,
     )
 

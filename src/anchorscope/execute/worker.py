@@ -40,7 +40,6 @@ from anchorscope.models.wrapping import without_knowledge
 from anchorscope.plan.passes import (
     ChoicesPass,
     DecodePass,
-    DeviceWork,
     OutOfFoldProbes,
     Place,
     SaliencyPass,
@@ -57,7 +56,7 @@ class VariantPart:
     logits: Float[ndarray, "item position site layer"] | None
     """Log-odds of "truthful", where probes were given; only one of each axis where only one was wanted."""
     states: Float[Tensor, "place layer item d_model"] | None
-    """States at the places that were to be kept, in host memory; those of all shards where they are in a file."""
+    """States at the places that were to be kept, in host memory; None where they were written to a file."""
     answers: AnswerStats | None = None
     """Statistics of the items' answer tokens, where they were wanted of all variants."""
 
@@ -77,10 +76,10 @@ _PREFIXES = 4  # shared beginnings whose keys and values are held at a time
 
 Pass = StatesPass | DecodePass | SaliencyPass | ChoicesPass
 """A pass, whole or one batch of it."""
-Shard = Pass | DeviceWork
-"""What a worker is given: a pass, or work that needs the device without the model."""
+Shard = Pass
+"""What a worker is given."""
 Part = Any
-"""What it gives: `StatesPart`, log-probabilities of choices, a list of `Decoded`, `Saliency`, or what work returned."""
+"""What it gives: `StatesPart`, log-probabilities of choices, a list of `Decoded`, or `Saliency`."""
 
 
 class Worker:
@@ -108,8 +107,6 @@ class Worker:
                     return self._states(shard, progress)
                 if isinstance(shard, DecodePass):
                     return self._decode(shard, progress)
-                if isinstance(shard, DeviceWork):
-                    return shard.run(progress)
                 if isinstance(shard, ChoicesPass):
                     return self._choices(shard, progress)
                 return self._saliency(shard, progress)
@@ -183,7 +180,8 @@ class Worker:
         for variant, rows in enumerate(shard.into):
             states = parts[variant].states
             if rows is not None and states is not None:
-                parts[variant] = replace(parts[variant], states=rows.write(states))
+                rows.write(states)
+                parts[variant] = replace(parts[variant], states=None)
         attention = {
             item: mass
             for sums in weighed

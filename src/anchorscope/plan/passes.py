@@ -3,13 +3,10 @@
 A shard is one planned batch with what it needs; a worker runs a shard and returns a part; parts are merged by item.
 Numbers depend on what runs together, so a batch is never divided: the bits are the same, whichever worker runs it.
 Where memory runs out, the whole pass is planned again with half the tokens.
-
-Work on a device that runs no model is a shard too (`DeviceWork`): a worker calls the very function that one process
-calls. Same device, same bits.
 """
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -55,7 +52,6 @@ from anchorscope.models.language_model import LanguageModel
 from anchorscope.models.wrapping import has_room_for_twin
 from anchorscope.plan.state_files import StateRows
 from anchorscope.probes.crossfit import ProbeSet
-from anchorscope.progress import Progress
 from anchorscope.stats.streams import priorities
 
 P = TypeVar("P", bound="DecodePass | ChoicesPass")
@@ -563,19 +559,3 @@ def plan_choices(
         title, tuple(prompts), prompts[0][:shared], tuple(choices), (), batch_tokens
     )
     return whole.replanned(batch_tokens, 0)
-
-
-@dataclass(frozen=True)
-class DeviceWork:
-    """A call of a function that takes `device` and `progress` beside its arguments."""
-
-    title: str
-    function: Callable[..., Any]
-    """Of a module: it travels by its name."""
-    arguments: tuple[Any, ...]
-    device: str
-    """Where it computes, as the worker names its devices."""
-
-    def run(self, progress: Progress) -> Any:
-        """What the function gives."""
-        return self.function(*self.arguments, device=self.device, progress=progress)

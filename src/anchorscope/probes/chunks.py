@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Semaphore
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import torch
 from jaxtyping import Shaped
@@ -19,7 +19,6 @@ from torch import Tensor
 from anchorscope.errors import UserError
 from anchorscope.models.devices import free_memory, is_out_of_memory
 from anchorscope.models.process_settings import workers_of_one_thread
-from anchorscope.progress import Progress
 
 Result = TypeVar("Result")
 
@@ -117,39 +116,6 @@ def in_chunks(
             start += plan.problems
         if start < len(states):
             plan = _shrink_plan(plan, states, device, [] if notes is None else notes)
-
-
-@runtime_checkable
-class Solve(Protocol):
-    """Who solves the chunks of a set of problems."""
-
-    def __call__(
-        self,
-        function: Callable[..., Result],
-        problems: Shaped[Tensor, "problem item d_model"],
-        n_columns: int,
-        arguments: tuple[Any, ...],
-        device: torch.device,
-        progress: Progress,
-    ) -> list[Result]:
-        """What `function(problems, plan, *arguments, device=…, progress=…)` gives for blocks of chunks, in order."""
-        ...
-
-
-def solve_here(
-    function: Callable[..., Result],
-    problems: Shaped[Tensor, "problem item d_model"],
-    n_columns: int,
-    arguments: tuple[Any, ...],
-    device: torch.device,
-    progress: Progress,
-) -> list[Result]:
-    """All chunks as one block, in this process."""
-    n_problems, n_items, width = problems.shape
-    plan = plan_chunks(
-        (n_problems, n_items, width), n_columns, device, None, problems.element_size()
-    )
-    return [function(problems, plan, *arguments, device=device, progress=progress)]
 
 
 def _solve_while_memory_lasts(

@@ -21,7 +21,6 @@ from torch import Tensor
 from anchorscope.errors import TooFewAnswers
 from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
-from anchorscope.probes.chunks import Solve, solve_here
 from anchorscope.probes.folds import grouped_folds, truth_strata
 from anchorscope.probes.grid_search import INNER_FOLDS, grid_search
 from anchorscope.probes.logistic import TrainingSets, fit_layers
@@ -111,7 +110,6 @@ def fit_probes(
     names: Sequence[str],
     device: str | torch.device = "cpu",
     progress: Progress | None = None,
-    solve: Solve = solve_here,
 ) -> list[ProbeSet]:
     """All probes on the states, one set per site and position; `names` tell these apart in warnings.
 
@@ -127,7 +125,6 @@ def fit_probes(
         torch.device(device),
         progress,
         title,
-        solve=solve,
     )
     training_sets = [f"fold {fold}" for fold in range(len(splits.training))]
     sets = []

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from anchorscope.models.process_settings import true_float32
-from anchorscope.probes.chunks import ChunkPlan, Solve, in_chunks, solve_here
+from anchorscope.probes.chunks import ChunkPlan, in_chunks, plan_chunks
 from anchorscope.probes.logistic import TrainingSets, solve
 from anchorscope.probes.standardise import standardise
 from anchorscope.progress import Progress, Silent
@@ -138,53 +138,34 @@ def grid_search(
     progress: Progress | None = None,
     title: str = "probes",
     rescale: bool = True,
-    solve: Solve = solve_here,
 ) -> tuple[list[Searched], tuple[str, ...]]:
     """Probes of every place, layer and training set, and notes where memory ran out.
 
-    `inner` gives each training item's inner fold, -1 elsewhere; `rescale` as in `standardise`; `solve` says who solves
-    the chunks.
+    `inner` gives each training item's inner fold, -1 elsewhere; `rescale` as in `standardise`.
     """
     listener = progress or Silent()
-    n_places, n_layers = states.shape[:2]
+    n_places, n_layers, n_items, width = states.shape
     listener.start(title, n_places * n_layers)
-    n_columns = len(training) * INNER_FOLDS * len(STRENGTHS)
-    arguments = (labels, training, inner, rescale)
-    parts = solve(
-        search_chunks, states.flatten(0, 1), n_columns, arguments, device, listener
+    plan = plan_chunks(
+        (n_places * n_layers, n_items, width),
+        len(training) * INNER_FOLDS * len(STRENGTHS),
+        device,
+        itemsize=states.element_size(),
     )
-    listener.finish()
-    results = [searched for searched, _ in parts]
-    whole = [
-        torch.cat(fields).unflatten(0, (n_places, n_layers))
-        for fields in zip(*results, strict=True)
-    ]
-    notes = dict.fromkeys(note for _, notes in parts for note in notes)
-    return [
-        Searched(*(part[place] for part in whole)) for place in range(n_places)
-    ], tuple(notes)
-
-
-def search_chunks(
-    states: Shaped[Tensor, "problem item d_model"],
-    plan: ChunkPlan,
-    labels: Bool[np.ndarray, " item"],
-    training: Bool[np.ndarray, "training_set item"],
-    inner: Int[np.ndarray, "training_set item"],
-    rescale: bool,
-    device: str | torch.device,
-    progress: Progress,
-) -> tuple[Searched, list[str]]:
-    """Probes of some chunks of problems, [problem, training set, …], and notes where memory ran out."""
-    device = torch.device(device)
     search = _Search(labels, training, inner, device, rescale)
     found: list[Searched] = []
     notes: list[str] = []
     with true_float32():
-        for chunk in in_chunks(states, plan, device, search.fit, notes):
+        for chunk in in_chunks(states.flatten(0, 1), plan, device, search.fit, notes):
             found.append(chunk)
-            progress.advance(len(chunk.bias))
-    return Searched(*(torch.cat(fields) for fields in zip(*found, strict=True))), notes
+            listener.advance(len(chunk.bias))
+    listener.finish()
+    whole = [
+        torch.cat(fields).unflatten(0, (n_places, n_layers))
+        for fields in zip(*found, strict=True)
+    ]
+    by_place = [Searched(*(part[place] for part in whole)) for place in range(n_places)]
+    return by_place, tuple(dict.fromkeys(notes))
 
 
 class _Search:

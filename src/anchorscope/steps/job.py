@@ -34,13 +34,7 @@ from anchorscope.evidence.effects import (
 from anchorscope.evidence.further_runs import ItemPasses
 from anchorscope.evidence_parts.parts import EvidenceItems, layer_band
 from anchorscope.evidence_parts.principal import default_directions
-from anchorscope.execute.executor import (
-    Description,
-    Executor,
-    LocalExecutor,
-    Solver,
-    fit_device,
-)
+from anchorscope.execute.executor import Description, Executor, LocalExecutor
 from anchorscope.execute.numerics import NumericsClass
 from anchorscope.experiments.experiment import Found, ItemValues, Statistic
 from anchorscope.files import canonical_hash
@@ -139,9 +133,7 @@ class Job:
             )  # a resumed run needs it
             self.folder.save()
 
-        self.executor.begin_run(
-            self.folder.work, self.folder.tell, lower_tokens, begun_with
-        )
+        self.executor.begin_run(self.folder.work, lower_tokens, begun_with)
 
     # The model.
 
@@ -165,7 +157,7 @@ class Job:
             )
 
         chosen = self.made_from(
-            3, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code")
+            4, MODEL_LIBRARIES, ("model", "dtype", "device", "trust_remote_code")
         )
         own = self.in_memory and self.executor.describe().identity.fingerprint
         chosen["options"]["files"] = own or source_signature(self.recipe.model, files)
@@ -228,15 +220,6 @@ class Job:
             make_template(self.recipe.prompt, model.tokenizer, model.needs_bos),
         )
 
-    @property
-    def fits(self) -> Solver:
-        """Who fits probes and resamples tables, and on which device."""
-        return Solver(
-            self.fit_device,
-            None if self.executor.is_local else self.executor,
-            self.progress,
-        )
-
     # What steps depend on, beside options of the recipe.
 
     @property
@@ -268,21 +251,11 @@ class Job:
         return self.record.identity.name
 
     @property
-    def solver(self) -> str:
-        """Where this process computes what is not a pass."""
-        device = "cuda" if self.recipe.device == BALANCED else self.recipe.device
-        return (
-            device
-            if torch.cuda.is_available() or not device.startswith("cuda")
-            else "cpu"
-        )  # workers have it
-
-    @property
     def fit_device(self) -> str:
-        """Where probes are fitted and tables resampled."""
-        return fit_device(
-            self.solver, None if self.executor.is_local else self.record.numerics
-        )
+        """Where this process fits probes and resamples tables: on its CPU, where only workers have a GPU."""
+        device = "cuda" if self.recipe.device == BALANCED else self.recipe.device
+        is_here = torch.cuda.is_available() or not device.startswith("cuda")
+        return device if is_here else "cpu"
 
     def made_from(
         self, epoch: int, libraries: Sequence[str], options: Sequence[str]

@@ -184,19 +184,25 @@ def before_answer(run: DatasetRun) -> Tensor:
 
 def probes(run: DatasetRun) -> dict[str, ProbeSet]:
     """The cross-fitted probes of every site and position."""
-    fitted = run.job.fits.divided(
-        crossfit.fit_probes,
+    fitted = crossfit.fit_probes(
         run["clean-states"].flatten(0, 1),
         run.splits,
         run.probe_names,
+        device=run.job.fit_device,
+        progress=run.job.progress,
     )
     return dict(zip(run.probe_names, fitted, strict=True))
 
 
 def clean_scores(run: DatasetRun) -> NDArray[np.float32]:
     """Log-odds of the clean states, [item, position, site, layer]."""
-    inputs = run["clean-states"], run.scoring.sets, run.scoring.folds
-    return run.job.fits(crossfit.score_clean, *inputs, title="score clean states")
+    return crossfit.score_clean(
+        run["clean-states"],
+        run.scoring.sets,
+        run.scoring.folds,
+        device=run.job.fit_device,
+        progress=run.job.progress,
+    )
 
 
 # Interventions.
@@ -246,10 +252,13 @@ def principal(run: DatasetRun) -> dict[str, Tensor]:
 
 
 def _along_directions(run: DatasetRun, states: Tensor, name: str) -> Tensor:
-    directions = run.directions_of(states.shape[1])
-    title = f"principal directions: {name}"
-    reduce = partial(principal_states, title=title)
-    return run.job.fits(reduce, states, directions, title=title)
+    return principal_states(
+        states,
+        run.directions_of(states.shape[1]),
+        device=run.job.fit_device,
+        progress=run.job.progress,
+        title=f"principal directions: {name}",
+    )
 
 
 def _cut_pass(run: DatasetRun) -> tuple[Measurements, CutStates]:
@@ -322,12 +331,13 @@ def _draw_first_chart(run: DatasetRun, effects: Sequence[Effect]) -> None:
 
 def refits(run: DatasetRun) -> Arrays:
     """Out-of-fold log-odds of probes trained on the cut states, [layer, item]."""
-    states = run["cut-states"]
-    calls = [(name, of_cut, run.splits) for name, of_cut in states.items()]
-    logits = run.job.fits.each(
-        crossfit.refit_logits, calls, [f"refit {name}" for name in states]
-    )
-    return dict(zip(states, logits, strict=True))
+    job = run.job
+    return {
+        name: crossfit.refit_logits(
+            name, states, run.splits, progress=job.progress, device=job.fit_device
+        )
+        for name, states in run["cut-states"].items()
+    }
 
 
 def permuted_refits(run: DatasetRun) -> Arrays:
@@ -335,17 +345,15 @@ def permuted_refits(run: DatasetRun) -> Arrays:
     permuted = crossfit.permuted_truth(
         run.splits, stream(run.job.recipe.seed, "permuted labels", run.name)
     )
-    inputs = (
+    areas = crossfit.permuted_areas(
         run["cut-states"][KNOCKOUT],
         run.splits,
         run.headline_probes.reference,
         permuted,
+        device=run.job.fit_device,
+        progress=run.job.progress,
     )
-    return {
-        KNOCKOUT: run.job.fits(
-            crossfit.permuted_areas, *inputs, title="permuted labels"
-        )
-    }
+    return {KNOCKOUT: areas}
 
 
 # The parts of the evidence.
@@ -353,11 +361,7 @@ def permuted_refits(run: DatasetRun) -> Arrays:
 
 def evidence_terms(run: DatasetRun) -> Arrays:
     """The terms of every view and control, held-out scores, and displacements; scores alone of too few answers."""
-    states, headline, items = (
-        dict(run["principal-states"]),
-        run.headline_index,
-        run.evidence_items,
-    )
+    states = dict(run["principal-states"])
     moved = {
         name: states.pop(name).numpy()
         for name in list(states)
@@ -368,8 +372,13 @@ def evidence_terms(run: DatasetRun) -> Arrays:
     floor = run.job.places.index(
         (position, (site + 1) % len(SITES))
     )  # another site, whose clean state is its view
-    return moved | run.job.fits(
-        parts.solve_parts, states, items, headline, floor, title="evidence"
+    return moved | parts.solve_parts(
+        states,
+        run.evidence_items,
+        run.headline_index,
+        floor,
+        device=run.job.fit_device,
+        progress=run.job.progress,
     )
 
 
@@ -385,8 +394,12 @@ def null_scores(run: DatasetRun) -> Arrays:
         name: _along_directions(run, states, name) for name, states in views.items()
     }
     return {
-        name: run.job.fits(
-            parts.held_out_scores, states, run.evidence_items, name, title=name
+        name: parts.held_out_scores(
+            states,
+            run.evidence_items,
+            name,
+            device=run.job.fit_device,
+            progress=run.job.progress,
         )
         for name, states in reduced.items()
     }
@@ -406,7 +419,9 @@ def _solve_control(
         view: _along_directions(run, part, f"{name}, {view}")
         for view, part in states.items()
     }
-    return run.job.fits(parts.solve_control, reduced, items, name, title=name)
+    return parts.solve_control(
+        reduced, items, name, device=run.job.fit_device, progress=run.job.progress
+    )
 
 
 def source_terms(run: DatasetRun) -> Arrays:
@@ -440,8 +455,15 @@ def source_terms(run: DatasetRun) -> Arrays:
         sources.choose_pair(job.recipe.parts, names),
         _along_directions(run, clean, CLEAN),
     )
-    inputs = reduced, views, pair, run.evidence_items, kinds_of(items)
-    return numbers | job.fits(sources.solve_sources, *inputs, title="sources")
+    return numbers | sources.solve_sources(
+        reduced,
+        views,
+        pair,
+        run.evidence_items,
+        kinds=kinds_of(items),
+        device=job.fit_device,
+        progress=job.progress,
+    )
 
 
 def resample_terms(run: DatasetRun) -> Arrays:
@@ -591,7 +613,7 @@ def tables(run: DatasetRun) -> dict[str, pl.DataFrame]:
         weights=run.weights,
         permuted=run["permuted-refits"],
     )
-    return run.job.fits(evidence_tables, evidence, title="evidence")
+    return evidence_tables(evidence, run.job.progress, run.job.fit_device)
 
 
 def experiment_of(experiment: Experiment) -> Callable[[DatasetRun], Found]:
@@ -617,7 +639,7 @@ def experiment_of(experiment: Experiment) -> Callable[[DatasetRun], Found]:
             executor=job.executor,
             planner=job.planner,
             directions=run.directions_of,
-            device=job.solver,
+            device=job.fit_device,
             progress=job.progress,
             sources=lambda: run.made("source-terms"),
             band=run.headline_band,

@@ -1,22 +1,15 @@
-"""The numerics class: the same model gives the same canary, and everything that changes numbers is told in words."""
+"""The numerics class: everything that changes numbers is told in words."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
-from anchorscope.execute import numerics
 from anchorscope.execute.executor import describe
-from anchorscope.execute.numerics import (
-    WorkerFacts,
-    canary,
-    code_hash,
-    reason_to_refuse,
-)
+from anchorscope.execute.numerics import WorkerFacts, code_hash, reason_to_refuse
 from anchorscope.models.wrapping import wrap
 from small_shards import parts_here, small_shards
-from tiny_models import build_tiny, tiny_model
+from tiny_models import tiny_model
 
 FILES = {"model.safetensors": {"sha256": "f" * 64}}
 
@@ -24,31 +17,8 @@ FILES = {"model.safetensors": {"sha256": "f" * 64}}
 @pytest.fixture(scope="module")
 def facts(tiny_llama):
     return WorkerFacts(
-        "w1", "host", 1, code_hash(), replace(describe(tiny_llama), files=FILES)
+        "host", 1, code_hash(), replace(describe(tiny_llama), files=FILES)
     )
-
-
-@pytest.mark.every_family
-def test_the_canary_is_the_same_every_time(tiny):
-    assert canary(tiny) == canary(tiny)
-
-
-def test_the_canary_sees_one_weight(tiny_llama):
-    other = build_tiny("llama")
-    assert canary(other) == canary(tiny_llama)
-    with torch.no_grad():
-        other.model.model.layers[3].mlp.down_proj.weight[0, 0] += 0.01
-    assert canary(wrap(other.model, other.tokenizer)) != canary(tiny_llama)
-
-
-def test_the_canary_sees_a_cut_that_is_not_made(tiny_llama, monkeypatch):
-    before = canary(tiny_llama)
-    sequences, cuts = numerics._canary_sequences(260)
-    uncut = {item: replace(cut, alpha=0.0) for item, cut in cuts.items()}
-    monkeypatch.setattr(
-        numerics, "_canary_sequences", lambda vocabulary: (sequences, uncut)
-    )
-    assert canary(tiny_llama) != before
 
 
 def other_class(facts: WorkerFacts, **changes: Any) -> WorkerFacts:
@@ -74,7 +44,6 @@ def test_the_same_is_admitted(facts):
         ({"machine": "mips"}, "processor mips instead of"),
         ({"threads": 99}, "threads 99 instead of"),
         ({"versions": {"torch": "1.0"}}, "torch 1.0 instead of"),
-        ({"canary": "0"}, "the same small batch gives other bits"),
     ],
 )
 def test_another_class_is_refused(facts, changes, words):
@@ -120,5 +89,4 @@ def test_a_model_that_accelerate_has_placed_in_parts_gives_the_same_bits(tiny_ll
     )
     lm = wrap(placed, tiny_llama.tokenizer)
     shards = small_shards(tiny_llama, 3)
-    assert canary(lm) == canary(tiny_llama)
     assert parts_here(lm, shards) == parts_here(tiny_llama, shards)

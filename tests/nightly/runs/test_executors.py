@@ -10,12 +10,10 @@ import pytest
 import torch
 
 import needs
-from accelerated import AcceleratedModels
 from anchorscope.errors import UserError
 from anchorscope.execute import numerics
 from anchorscope.execute.choose import choose
 from anchorscope.execute.ray_executor import WarmModels
-from anchorscope.models.loading import load
 from anchorscope.models.process_settings import threads
 from anchorscope.recipe import Recipe
 from whole_runs import SmallRun, files_of, quick, tables_of
@@ -69,22 +67,17 @@ def numbers_of(out: Path) -> dict[str, str]:
 def test_two_workers_give_the_bytes_of_one_process(
     everything: Recipe, alone: Path, tmp_path: Path, warm: WarmModels
 ) -> None:
-    told = quick(everything, tmp_path / "run", choice=choose(workers=2), warm=warm)
+    quick(everything, tmp_path / "run", choice=choose(workers=2), warm=warm)
     assert numbers_of(tmp_path / "run") == numbers_of(alone)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    workers = manifest["workers"]
-    assert (workers["executor"], workers["workers"]) == ("ray", 2)
-    assert workers["states_bytes"] > 100_000
+    assert manifest["workers"] == {"executor": "ray", "workers": 2}
     assert not list((tmp_path / "run" / "work").glob("states.*")), (
         "files of states are removed"
     )
-    assert workers["done"] > 50
-    assert workers["repeated"] == workers["lost"] == 0
     assert (
         manifest["numerics"]
         == json.loads((alone / "manifest.json").read_text())["numerics"]
     )
-    assert not [line for line in told if "lost" in line]
 
 
 def test_a_run_is_not_resumed_with_other_numerics(
@@ -94,10 +87,10 @@ def test_a_run_is_not_resumed_with_other_numerics(
     recipe = small_run.recipe.model_copy(
         update={"evidence": ("knockout", "saliency")}
     )  # the model is needed
-    monkeypatch.setattr(numerics, "canary", lambda lm: "0" * 64)
+    monkeypatch.setattr(numerics, "_processor", lambda: "cpu: another")
     with pytest.raises(
         UserError,
-        match=r"begun with other numerics: the same small batch gives other bits.*--fresh",
+        match=r"begun with other numerics: device cpu: another instead of.*--fresh",
     ):
         quick(recipe, out)
 
@@ -128,25 +121,3 @@ def test_a_run_keeps_the_number_of_threads_that_it_was_begun_with(
     assert tables_of(out) == small_run.tables
     assert tomllib.loads((out / "recipe.toml").read_text())["threads"] == before
     assert torch.get_num_threads() == before
-
-
-def test_probes_are_fitted_by_workers_that_alone_have_an_accelerator(
-    small_run: SmallRun, tmp_path: Path
-) -> None:
-    """Here the accelerator is this processor, so that all bytes have to be those of one process."""
-    recipe = small_run.recipe
-    warm = AcceleratedModels(
-        lambda: load(recipe.model, recipe.dtype, recipe.device, False)
-    )
-    quick(recipe, tmp_path / "run", choice=choose(workers=1), warm=warm)
-    assert tables_of(tmp_path / "run") == small_run.tables
-    functions = [work.function for work in warm.accelerated.asked]
-    asked = {getattr(given, "func", given).__name__ for given in functions}
-    assert {
-        "search_chunks",
-        "refit_logits",
-        "permuted_areas",
-        "score_clean",
-        "evidence_tables",
-    } <= asked
-    assert {work.device for work in warm.accelerated.asked} == {"cuda"}
