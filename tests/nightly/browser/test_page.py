@@ -16,11 +16,14 @@ PICTURE = ".picture[data-figure='delta_p']"
 FIRST_SCREEN = """() => {
   const texts = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT), shown = [];
   while (texts.nextNode()) {
-    const owner = texts.currentNode.parentElement, range = document.createRange();
-    range.selectNodeContents(texts.currentNode);
-    const box = range.getBoundingClientRect();
-    const visible = owner.checkVisibility({ opacityProperty: true }) && box.height && box.top < innerHeight;
-    if (visible && !owner.closest("svg, code, style, script")) shown.push(texts.currentNode.data);
+    const text = texts.currentNode, owner = text.parentElement, range = document.createRange();
+    if (!owner.checkVisibility({ opacityProperty: true }) || owner.closest("svg, code, style, script")) continue;
+    for (const word of text.data.matchAll(/\\S+/g)) {
+      range.setStart(text, word.index);
+      range.setEnd(text, word.index + word[0].length);
+      const box = range.getBoundingClientRect();
+      if (box.height && box.top < innerHeight) shown.push(word[0]);
+    }
   }
   return shown.join(" ");
 }"""
