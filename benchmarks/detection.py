@@ -102,7 +102,8 @@ def made_states(
 
 def made_dataset(given: argparse.Namespace, device: torch.device) -> Dataset:
     """Items in groups of one or two, twelve relations, half of the answers true."""
-    n, rng = given.items, stream(0, "benchmark items")
+    n = given.items
+    rng = stream(0, "benchmark items")
     labels = rng.permutation(np.arange(n) % 2 == 0)
     truth = np.where(labels, 1.0, -1.0).astype(np.float32)
     states = made_states(

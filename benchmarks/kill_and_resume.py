@@ -116,7 +116,8 @@ def undisturbed(
     recipe: Recipe, folder: Path, job: str
 ) -> tuple[Path, int, dict[str, bytes]]:
     """A run that nothing happens to, how often the job writes, and the numbers of the run."""
-    counted, whole = folder / "writes", folder / "whole"
+    counted = folder / "writes"
+    whole = folder / "whole"
     assert forked(lambda: run(recipe, whole, counted=counted)) == 0, (
         "the run itself does not end well"
     )

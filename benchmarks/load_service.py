@@ -84,9 +84,10 @@ def in_process(bundle: str, options: argparse.Namespace) -> dict[str, float]:
         alone = []
         for pair in pairs[: options.requests]:
             began = time.perf_counter()
-            detector.score(*pair)
+            detector.score(pair[0], pair[1])
             alone.append(time.perf_counter() - began)
-        began, done = time.perf_counter(), 0
+        began = time.perf_counter()
+        done = 0
         for first in range(0, len(pairs), 32):
             done += len(detector.score_many(pairs[first : first + 32]))
         return {
@@ -132,7 +133,8 @@ def clients(url: str, n: int, total: int, until: float) -> dict[str, Any]:
         found = [share.result() for share in shares]
     seconds = [one for taken, *_ in found for one in taken]
     statuses = sum((Counter(each) for _, each, *_ in found), Counter[int]())
-    began, ended = min(one[2] for one in found), max(one[3] for one in found)
+    began = min(one[2] for one in found)
+    ended = max(one[3] for one in found)
     return {
         "clients": n,
         "requests": statuses.total(),
@@ -154,7 +156,9 @@ async def _ask_in_turn(
     url: str, n: int, places: range, until: float
 ) -> tuple[list[float], dict[int, int], float, float]:
     """Seconds of each answer, how often each status came, and when the first was asked and the last answered."""
-    taken, seconds, statuses = iter(places), list[float](), Counter[int]()
+    taken = iter(places)
+    seconds: list[float] = []
+    statuses = Counter[int]()
     began = ended = time.monotonic()
 
     async def one() -> None:
@@ -199,7 +203,8 @@ async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
             clients(url, 32, 1_000_000, time.monotonic() + MEASURED_FOR)["items_per_s"],
         )
         rate = TIMES_BORNE * borne
-        n, several = max(1, int(rate * seconds)), CLIENT_PROCESSES
+        n = max(1, int(rate * seconds))
+        several = CLIENT_PROCESSES
         with started_processes(several) as processes:
             loop = asyncio.get_running_loop()
             begin = time.time() + 0.5
@@ -210,7 +215,8 @@ async def overload(url: str, seconds: float, alone: float) -> dict[str, Any]:
                 for first in range(several)
             ]
             await asyncio.sleep(begin - time.time() + (n - 1) / rate)
-            ended, again = time.perf_counter(), None
+            ended = time.perf_counter()
+            again = None
             while again is None and time.perf_counter() - ended < LONGEST:
                 found, took = await ask(client, made_item(0))
                 if found == "200" and took <= WELL * before:
@@ -256,7 +262,8 @@ def offered(
 async def _offered(
     url: str, places: range, rate: float, begin: float
 ) -> tuple[dict[str, int], list[float]]:
-    statuses, late = Counter[str](), []
+    statuses = Counter[str]()
+    late: list[float] = []
     async with AsyncExitStack() as stack:
         # Many pools: one looks through all of its requests at every answer, and would be slower than the service.
         pools = [

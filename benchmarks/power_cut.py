@@ -125,7 +125,8 @@ def mounted(image: Path, place: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def stopped_at(work: Callable[[], Any], moments: list[int]) -> Iterator[Iterator[int]]:
     """A child that does the work and waits at some of its writes, until the next moment is asked for."""
-    (heard, tells), (waits, goes_on) = os.pipe(), os.pipe()
+    heard, tells = os.pipe()
+    waits, goes_on = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(heard)
@@ -150,11 +151,13 @@ def stopped_at(work: Callable[[], Any], moments: list[int]) -> Iterator[Iterator
 
 
 def _wait_at_writes(moments: list[int], tells: int, waits: int) -> None:
-    seen, chosen = [0], set(moments)
+    seen = [0]
+    chosen = set(moments)
 
     def watched(call: Callable[..., Any]) -> Callable[..., Any]:
         def counting(*arguments: Any, **named: Any) -> Any:
-            number, seen[0] = seen[0], seen[0] + 1
+            number = seen[0]
+            seen[0] += 1
             if number in chosen and number % 2:
                 os.write(tells, number.to_bytes(8))
                 os.read(waits, 1)

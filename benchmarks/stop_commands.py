@@ -97,7 +97,8 @@ def make_job(given: argparse.Namespace, folder: Path) -> Job:
     out = folder / "out"
     asked = ["--model", given.model, "--dataset", given.dataset, "--prompt"]
     asked += ["zero-shot", "--max-new-tokens", "4", *QUICK, "--out", str(out)]
-    run, fit = ["run", *SMALL, *asked], ["fit", *FEW, "--tosses", "2", *asked]
+    run = ["run", *SMALL, *asked]
+    fit = ["fit", *FEW, "--tosses", "2", *asked]
     if given.command in ("run", "fit"):
         return Job(run if given.command == "run" else fit, out)
     first = run if given.command == "detect" else fit
@@ -264,7 +265,8 @@ def _in_child(
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # ignored in the background
-    seen, code = [0], 1
+    seen = [0]
+    code = 1
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:
         def counting(*arguments: Any, **named: Any) -> Any:

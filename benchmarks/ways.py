@@ -221,7 +221,7 @@ class PlainBatched(Implementation):
         with _last_states(
             self.lm, states, torch.arange(len(items), device=self.lm.device), last
         ):
-            self.lm.model_stack(input_ids=ids, attention_mask=mask, use_cache=False)
+            _stack(self.lm)(input_ids=ids, attention_mask=mask, use_cache=False)
         return torch.stack(states).cpu()
 
     def run_single_layers(self, items: list[Item], mask: Tensor) -> Iterator[Tensor]:
@@ -233,7 +233,7 @@ class PlainBatched(Implementation):
         ids, last = _pad_ids(items, lm.device)
         rows = torch.arange(len(items), device=lm.device)
         positions = torch.arange(ids.shape[1], device=lm.device)[None]
-        output: Any = lm.model_stack(
+        output: Any = _stack(lm)(
             input_ids=ids, output_hidden_states=True, use_cache=False
         )
         # The last one is normed, and not needed.
@@ -411,11 +411,6 @@ KINDS: dict[str, tuple[Callable[[LanguageModel], Implementation], str | None]] =
 """By name, each with the package that it needs."""
 
 
-def is_foreign(name: str) -> bool:
-    """Whether an implementation is another library's."""
-    return KINDS[name][1] is not None
-
-
 def make(name: str, lm: LanguageModel) -> Implementation:
     kind, needs = KINDS[name]
     if needs is not None and find_spec(needs) is None:
@@ -489,9 +484,13 @@ def kernel_of(lm: LanguageModel) -> str:
     )
 
 
+def _stack(lm: LanguageModel) -> Any:
+    """The decoder of the model itself, not of the engine's twin."""
+    return part_at(lm.model, lm.family.stack)
+
+
 def _model_layers(lm: LanguageModel) -> Any:
-    """The blocks of the model itself, not of the engine's twin."""
-    return getattr(lm.model_stack, lm.family.layers)
+    return getattr(_stack(lm), lm.family.layers)
 
 
 @contextmanager

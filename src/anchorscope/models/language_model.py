@@ -85,11 +85,6 @@ class LanguageModel:
         return getattr(self.stack, self.family.layers)
 
     @property
-    def model_stack(self) -> Any:
-        """The decoder stack of the user's model, for code that runs it without the engine."""
-        return part_at(self.model, self.family.stack)
-
-    @property
     def n_layers(self) -> int:
         return len(self.layers)
 

@@ -52,7 +52,7 @@ def _call(
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def call() -> Callable[..., "subprocess.CompletedProcess[str]"]:
     return _call
 

@@ -1,12 +1,15 @@
 """Every script of benchmarks/ as a user calls it: help, a tiny run whose JSON is one object, mistakes in one line."""
 
 import json
+import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from doc_pages import PAGES, blocks, commands
 from repo import ROOT
 
 Record = Callable[..., dict[str, Any]]
@@ -28,13 +31,40 @@ for name in ("typer", "click", "polars", "pydantic", "rich", "jinja2", "matplotl
 QUICK = "--device cpu --items 4 --repeats 1 --seconds 0.01 --shared 6 --own 13"
 
 
+@pytest.fixture(scope="module")
+def help_of(call) -> Callable[[str], str]:
+    """What a script says of itself."""
+
+    @cache
+    def ask(script: str) -> str:
+        told = call(script, "--help")
+        assert told.returncode == 0, told.stderr
+        return str(told.stdout)
+
+    return ask
+
+
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_every_script_says_what_it_does_and_takes(script: str, call) -> None:
-    told = call(script, "--help")
-    assert told.returncode == 0, told.stderr
-    assert f"python benchmarks/{script}" in told.stdout
-    for option in ("--json", "--out"):
-        assert option in told.stdout
+def test_every_script_says_what_it_does_and_takes(script: str, help_of) -> None:
+    told = help_of(script)
+    assert f"python benchmarks/{script}" in told
+    assert {"--json", "--out"} <= set(re.findall(r"--[\w-]+", told))
+
+
+def test_the_docs_name_scripts_and_options_that_exist(help_of) -> None:
+    found = 0
+    for page in PAGES:
+        for block in blocks(page):
+            for place, words in commands(block) if block.language == "sh" else ():
+                folder, _, script = words[1].rpartition("/") if words[1:] else ("",) * 3
+                if folder == "benchmarks" and script in SCRIPTS:
+                    options = {word for word in words if word.startswith("--")}
+                    known = set(re.findall(r"--[\w-]+", help_of(script)))
+                    assert options <= known, place
+                    found += 1
+                elif folder == "benchmarks":
+                    assert (ROOT / words[1]).is_file(), place
+    assert found > 10
 
 
 def test_peers_on_a_machine_with_few_libraries(
