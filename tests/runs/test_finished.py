@@ -112,13 +112,15 @@ def as_older(manifest: dict[str, Any]) -> None:
 
 def test_a_run_of_an_older_format_is_refused_in_one_line(copied: Path) -> None:
     rewritten(copied, as_older)
-    for command in (("show", copied), ("compare", copied, "--out", copied / "new")):
-        shown = invoke(*map(str, command))
+    other, new = copied.with_name("other"), copied.with_name("new")
+    shutil.copytree(copied, other)
+    for command in (("show", copied), ("compare", copied, other, "--out", new)):
+        shown = invoke(*command)
         (line,) = shown.stderr.splitlines()
         assert f"(format 5, this one reads {SCHEMA_VERSION})" in line
         assert "read it with a version of format 5, or run it again into" in line
         assert shown.exit_code == 2
-    assert not (copied / "new").exists()
+    assert not new.exists()
 
 
 def test_a_run_of_an_older_version_is_told_with_the_way_out(copied: Path) -> None:

@@ -76,8 +76,10 @@ def at_reference(
     move: int = 0,
 ) -> Floats:
     """Log-odds [layer, item] at each item's own fold's reference layer, moved by some layers: [item]."""
-    layers = np.clip(reference[folds] + move, 0, len(logits) - 1)
-    return logits[layers, np.arange(len(folds))]
+    last = len(logits) - 1
+    layers = np.clip(reference[folds] + move, 0, last)
+    items = np.arange(len(folds))
+    return logits[layers, items]
 
 
 def probability(log_odds: Floats) -> Floats:
@@ -87,14 +89,15 @@ def probability(log_odds: Floats) -> Floats:
 
 def true_label_probability(log_odds: Floats, labels: Bools) -> Floats:
     """Probability that the probe gives to the item's true label; items along the last axis."""
-    return probability(np.where(labels, log_odds, -log_odds))
+    signed = np.where(labels, log_odds, -log_odds)
+    return probability(signed)
 
 
 def delta_p(before: Floats, after: Floats, labels: Bools) -> Floats:
     """ΔP: change of the true label's probability, in percentage points; items along the last axis."""
-    return 100 * (
-        true_label_probability(after, labels) - true_label_probability(before, labels)
-    )
+    was = true_label_probability(before, labels)
+    now = true_label_probability(after, labels)
+    return 100 * (now - was)
 
 
 # Groups
@@ -111,25 +114,30 @@ class Calls:
 
     def members(self, group: str) -> Bools:
         """Who belongs to a group."""
-        return self.correct & (self.flipped if group == Q_ANCHORED else ~self.flipped)
+        if group == Q_ANCHORED:
+            return self.correct & self.flipped
+        return self.correct & ~self.flipped
 
     def names(self) -> list[str]:
         """The pathway of each item, as it is written in the results."""
-        names = np.where(self.flipped, Q_ANCHORED, A_ANCHORED)
-        return np.where(self.correct, names, MISCLASSIFIED).tolist()
+        groups = np.where(self.flipped, Q_ANCHORED, A_ANCHORED)
+        names = np.where(self.correct, groups, MISCLASSIFIED)
+        return names.tolist()
 
 
 def assign(before: Floats, after: Floats, labels: Bools, noise: float) -> Calls:
     """The rule, on log-odds at the reference layer."""
-    correct = (before > 0) == labels
-    flipped = ((after > 0) != (before > 0)) & (np.abs(after - before) > noise)
-    return Calls(correct, flipped)
+    is_called_true = before > 0
+    changes = (after > 0) != is_called_true
+    is_real = np.abs(after - before) > noise
+    return Calls(correct=is_called_true == labels, flipped=changes & is_real)
 
 
 def pathways(measured: Measured, move: int = 0) -> Calls:
     """Who is in which group under the knockout; `move` shifts the reference layer."""
     before, after = measured.at_reference(KNOCKOUT, move)
-    return assign(before, after, measured.labels, noise_at_reference(measured))
+    noise = noise_at_reference(measured)
+    return assign(before, after, measured.labels, noise)
 
 
 def noise_at_reference(measured: Measured) -> float:
@@ -137,7 +145,8 @@ def noise_at_reference(measured: Measured) -> float:
     if not len(measured.ran.get("none", ())):
         return 0.0
     before, after = measured.at_reference("none")
-    return float(np.percentile(np.abs(after - before), NOISE_PERCENTILE))
+    changes = np.abs(after - before)
+    return float(np.percentile(changes, NOISE_PERCENTILE))
 
 
 def permuted_flip_share(
@@ -147,7 +156,8 @@ def permuted_flip_share(
 
     The exact expectation over all permutations, not a simulation: every item meets every after-score of its fold.
     """
-    flips, total = 0.0, 0
+    flips = 0.0
+    total = 0
     for fold in np.unique(folds):
         inside = folds == fold
         correct = ((before > 0) == labels)[inside]
@@ -181,43 +191,67 @@ def curves(
     measured: Measured, intervention: str, draws: Draws, move: int = 0
 ) -> list[Curve]:
     """The curves of both groups, over all items and split by truth; `move` shifts the reference layer."""
-    from anchorscope.evidence.draws import estimates, ratio
-
     calls = pathways(measured, move)
     ran = measured.ran[intervention]
     labels = measured.labels[ran]
-    delta = delta_p(measured.before[:, ran], measured.after[intervention], labels).T
+    before = measured.before[:, ran]
+    after = measured.after[intervention]
+    change = _Change(
+        intervention,
+        delta=delta_p(before, after, labels).T,
+        ran=ran,
+        groups=measured.groups,
+    )
     made = []
     for group in GROUPS:
-        of_group = calls.members(group)[ran]
-        members = {
-            "all": of_group,
-            "true": of_group & labels,
-            "false": of_group & ~labels,
-        }
-        totals, numbers = {}, {}
-        for truth in ("true", "false"):
-            inside = members[truth]
-            sample = draws.take(ran[inside])
-            totals[truth] = sample.sums(delta[inside])
-            numbers[truth] = sample.numbers()
-        totals["all"] = totals["true"] + totals["false"]
-        numbers["all"] = numbers["true"] + numbers["false"]
-        for truth in TRUTHS:
-            samples = ratio(totals[truth], numbers[truth])
-            value, low, high = estimates(samples)
-            # An item with several donors is one item.
-            items = np.unique(ran[members[truth]])
-            curve = Curve(
-                intervention,
-                group,
-                truth,
-                delta_p=value,
-                ci_low=low,
-                ci_high=high,
-                n=len(items),
-                n_groups=len(np.unique(measured.groups[items])),
-                samples=samples,
-            )
-            made.append(curve)
+        inside = calls.members(group)[ran]
+        made += _curves_of_group(change, draws, group, inside, is_true=labels)
+    return made
+
+
+@dataclass(frozen=True)
+class _Change:
+    """What an intervention did to the items that it was run on."""
+
+    intervention: str
+    delta: Floats
+    """ΔP, [run, layer]."""
+    ran: NDArray[np.int64]
+    groups: NDArray[np.int64]
+
+
+def _curves_of_group(
+    change: _Change, draws: Draws, group: str, inside: Bools, *, is_true: Bools
+) -> list[Curve]:
+    """All answers of a group together, its true and its false ones; `inside` says who belongs to it, [run]."""
+    from anchorscope.evidence.draws import estimates, ratio
+
+    members = {"all": inside, "true": inside & is_true, "false": inside & ~is_true}
+    totals = {}
+    numbers = {}
+    for truth in ("true", "false"):
+        some = members[truth]
+        sample = draws.take(change.ran[some])
+        totals[truth] = sample.sums(change.delta[some])
+        numbers[truth] = sample.numbers()
+    totals["all"] = totals["true"] + totals["false"]
+    numbers["all"] = numbers["true"] + numbers["false"]
+    made = []
+    for truth in TRUTHS:
+        samples = ratio(totals[truth], numbers[truth])
+        value, low, high = estimates(samples)
+        # An item with several donors is one item.
+        items = np.unique(change.ran[members[truth]])
+        curve = Curve(
+            change.intervention,
+            group,
+            truth,
+            delta_p=value,
+            ci_low=low,
+            ci_high=high,
+            n=len(items),
+            n_groups=len(np.unique(change.groups[items])),
+            samples=samples,
+        )
+        made.append(curve)
     return made

@@ -116,7 +116,7 @@ _LINES = (
 )
 _CAUTION = (
     "Two lines are no evidence of two pathways: items are sorted by what the cut does to them, so one group lies below "
-    "the other under every such rule, even in a simulated model with one pathway (−40 against −1)."
+    "the other, even in a simulated model with one pathway (−40 against −1)."
 )
 
 

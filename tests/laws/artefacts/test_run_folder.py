@@ -257,7 +257,7 @@ def test_an_index_of_another_version_is_told_and_nothing_touched(
     place.write_text(json.dumps({**content, "seal": canonical_hash(content)}))
     refused(
         tmp_path / "run",
-        r"another version of anchorscope \(format 99, this one writes 5\)",
+        r"another version of anchorscope \(format 99, this one writes 6\)",
     )
 
 

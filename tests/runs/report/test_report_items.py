@@ -91,7 +91,7 @@ def test_the_numbers_at_the_reference_layer(run, found):
         np.testing.assert_allclose(
             one.log_odds_before, measured.before[:, 4], rtol=1e-5
         )
-    donors = measured.after["patch-same"][0][:, measured.ran["patch-same"] == 4]
+    donors = measured.after["patch-same"][:, measured.ran["patch-same"] == 4]
     patched = effect(item, "patch-same")
     assert (patched.runs, patched.variant) == (donors.shape[1], "donor")
     assert (
