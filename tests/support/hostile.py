@@ -784,7 +784,7 @@ def build_stage(folder: Path) -> Stage:
     from anchorscope.validation import validate as validation_page
 
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
-        if not module.name.startswith(("anchorscope.adapters.", "anchorscope.bench.")):
+        if not module.name.startswith("anchorscope.bench."):
             importlib.import_module(module.name)
     for family in FAMILIES:
         importlib.import_module(f"transformers.models.{family}.modeling_{family}")

@@ -1,4 +1,4 @@
-"""A run in MLflow and W&B themselves, read back; run by tools/test_adapters.sh where they are installed."""
+"""A run in MLflow and W&B themselves, read back."""
 
 import json
 import struct
@@ -9,30 +9,24 @@ from typing import Any
 import pytest
 
 import anchorscope
-from anchorscope.finished import open_finished
-from anchorscope.tracking import RunRecords, records_of
-from compared_runs import made_run
+from anchorscope_integrations.tracking import RunRecords, log_run, records_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries' own
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return made_run(tmp_path / "mine")
-
-
-@pytest.fixture
 def records(folder: Path) -> RunRecords:
-    return records_of(open_finished(folder))
+    return records_of(anchorscope.open_run(folder))
 
 
 def test_mlflow(folder: Path, records: RunRecords, tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow")
+    import mlflow
+
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     mlflow.MlflowClient(uri).create_experiment(
         "mine", artifact_location=(tmp_path / "artefacts").as_uri()
     )
-    name = anchorscope.log_run(folder, to="mlflow", project="mine", tracking_uri=uri)
+    name = log_run(folder, to="mlflow", project="mine", tracking_uri=uri)
     client = mlflow.MlflowClient(uri)
     run = client.get_run(name)
     assert run.info.status == "FINISHED"
@@ -56,8 +50,7 @@ def test_mlflow(folder: Path, records: RunRecords, tmp_path: Path) -> None:
 
 
 def test_wandb(folder: Path, records: RunRecords, tmp_path: Path) -> None:
-    pytest.importorskip("wandb")
-    name = anchorscope.log_run(
+    name = log_run(
         folder, to="wandb", project="mine", mode="offline", dir=str(tmp_path)
     )
     (kept,) = (tmp_path / "wandb").glob(f"offline-run-*-{name}")
