@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,12 +74,8 @@ def test_wandb(folder: Path, records: RunRecords, tmp_path: Path) -> None:
 
 def _wandb_records(path: Path) -> tuple[list[dict], dict, dict, set[str]]:
     """What an offline run holds, in the form in which it would be sent."""
-    from wandb.proto import wandb_internal_pb2
-
     rows, summary, config, files = [], {}, {}, set()
-    for data in _wandb_blocks(path.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
+    for record in _whole_wandb_file(path):
         if record.HasField("history"):
             rows.append(_values(record.history.item))
         if record.HasField("summary"):
@@ -95,6 +92,21 @@ def _wandb_records(path: Path) -> tuple[list[dict], dict, dict, set[str]]:
         if record.HasField("artifact"):
             files |= {one.path for one in record.artifact.manifest.contents}
     return rows, summary, config, files
+
+
+def _whole_wandb_file(path: Path) -> list[Any]:
+    """Its records up to the last one: W&B's own process writes the last block a moment after the run is finished."""
+    from wandb.proto import wandb_internal_pb2
+
+    for _ in range(300):
+        records = [
+            wandb_internal_pb2.Record.FromString(data)
+            for data in _wandb_blocks(path.read_bytes())
+        ]
+        if records and records[-1].HasField("exit"):
+            return records
+        time.sleep(0.1)
+    raise AssertionError("W&B did not finish its file within 30 seconds")
 
 
 def _wandb_blocks(content: bytes) -> Iterator[bytes]:
