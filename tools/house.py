@@ -50,12 +50,16 @@ class Room(NamedTuple):
 
 
 def measure(root: Path = ROOT) -> list[Room]:
-    """Every room of `root`, then all of source, tests and benchmarks; ValueError in one line for a wrong house.toml."""
+    """Every room of `root`, all of source, tests and benchmarks, each plug-in; ValueError for a wrong house.toml."""
     try:
         house = tomllib.loads((root / "house.toml").read_text(encoding="utf-8"))
         budgets = {name: _budget(table) for name, table in house["rooms"].items()}
         totals = {
             name: _budget(house[name]) for name in ("source", "tests", "benchmarks")
+        }
+        plugins = {
+            f"plugins/{name}": _budget(table)
+            for name, table in house.get("plugins", {}).items()
         }
         room_of = {
             module: name
@@ -86,9 +90,16 @@ def measure(root: Path = ROOT) -> list[Room]:
     files["source"] = sorted(package.rglob("*.py"))
     for name in ("tests", "benchmarks"):
         files[name] = sorted((root / name).rglob("*.py"))
-    return [
-        _room(name, files[name], budget) for name, budget in (budgets | totals).items()
-    ]
+    for path in sorted(root.glob("plugins/*/pyproject.toml")):
+        name = f"plugins/{path.parent.name}"
+        if name not in plugins:
+            raise ValueError(
+                f"house.toml has no budget for {name}; add a table [plugins.{path.parent.name}]."
+            )
+        files[name] = sorted((path.parent / "src").rglob("*.py"))
+        files["tests"] += sorted((path.parent / "tests").rglob("*.py"))
+    every = budgets | totals | plugins
+    return [_room(name, files[name], budget) for name, budget in every.items()]
 
 
 def _budget(table: dict[str, int]) -> Budget:

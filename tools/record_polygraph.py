@@ -1,4 +1,4 @@
-"""Writes what lm-polygraph's metrics give on made-up scores; run by `make adapters` in lm-polygraph's environment."""
+"""Writes what the metrics of lm-polygraph give on made-up scores; run by hand where that library is installed too."""
 
 import importlib.metadata
 import json
@@ -21,9 +21,9 @@ found = {
 header = {
     "what": "metrics that lm-polygraph computed on these scores; uncertainty = −probability",
     "made_with": f"lm-polygraph {importlib.metadata.version('lm-polygraph')}",
-    "command": "make adapters",
+    "command": "python tools/record_polygraph.py",
 }
-out = TESTS / "laws" / "adapters" / "polygraph_metrics.json"
+out = TESTS / "laws" / "stats" / "polygraph_metrics.json"
 out.write_text(
     json.dumps({**header, "worlds": found}, ensure_ascii=False) + "\n", encoding="utf-8"
 )

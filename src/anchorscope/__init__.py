@@ -2,8 +2,8 @@
 
 `anchorscope.run(...)` does the main job and returns a `Run`; `open_run(folder)` opens a finished one; `compare(runs,
 out=...)` compares several; `fit(model, questions)` makes a hallucination detector, `detect(runs)` compares detectors on
-finished runs, and `Detector.load(bundle)` scores answers with one; `verify(folder)` checks every file of a folder;
-`log_run(run, to="mlflow")` logs a finished run to an experiment tracker. Names are imported on first use.
+finished runs, and `Detector.load(bundle)` scores answers with one; `verify(folder)` checks every file of a folder.
+Names are imported on first use.
 """
 
 import sys
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from anchorscope.api import verify as verify
     from anchorscope.comparing.compare import Comparison as Comparison
     from anchorscope.comparing.compare import compare as compare
+    from anchorscope.datasets.formats import first_line as first_line
     from anchorscope.datasets.question import Question as Question
     from anchorscope.detecting.detect import Detection as Detection
     from anchorscope.detecting.detect import detect as detect
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from anchorscope.models.language_model import LanguageModel as LanguageModel
     from anchorscope.models.loading import load as load_model  # noqa: F401
     from anchorscope.recipe import Recipe as Recipe
-    from anchorscope.tracking import log_run as log_run
 
 _HOMES = {
     "run": "anchorscope.api:run",
@@ -36,7 +36,6 @@ _HOMES = {
     "open_run": "anchorscope.api:open_run",
     "Run": "anchorscope.api:Run",
     "verify": "anchorscope.api:verify",
-    "log_run": "anchorscope.tracking:log_run",
     "compare": "anchorscope.comparing.compare:compare",
     "Comparison": "anchorscope.comparing.compare:Comparison",
     "detect": "anchorscope.detecting.detect:detect",
@@ -47,6 +46,7 @@ _HOMES = {
     "LanguageModel": "anchorscope.models.language_model:LanguageModel",
     "load_model": "anchorscope.models.loading:load",
     "grade": "anchorscope.answers.grade:grade",
+    "first_line": "anchorscope.datasets.formats:first_line",
     "UserError": "anchorscope.errors:UserError",
 }
 __all__ = sorted(_HOMES)

@@ -46,11 +46,11 @@ COMMANDS = [
 EXAMPLES = [block for block in BLOCKS if block.language in RUN]
 OTHERS_LIBRARIES = {
     "docs/bundle-format.md": "reads what was exported; tests/runs/cli/test_detector_command.py runs it",
-    "docs/beside.md": "inspect_ai and the trackers live in environments of their own (make adapters)",
-    "docs/adapters.md": "lm-polygraph, TruthTorchLM and uqlm live in environments of their own (make adapters)",
     "docs/serving.md": "asks a service that is running; tests/runs/serve/test_routes.py runs it against one",
 }
-"""Pages whose Python examples need what is not here: compiled, and what they import of ours is imported."""
+"""Pages whose Python examples need what is not here: compiled, and what they import of ours exists."""
+INTEGRATIONS = "anchorscope_integrations"
+"""Examples that import it are treated likewise: its libraries are not here, plugins/integrations/tests uses them."""
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
@@ -224,14 +224,17 @@ def test_options_that_prose_names_exist() -> None:
 def test_every_python_example_runs(
     block: Block, sandbox: Sandbox, bundles: None
 ) -> None:
-    if block.page in OTHERS_LIBRARIES:
+    if block.page in OTHERS_LIBRARIES or INTEGRATIONS in block.text:
         for node in ast.walk(ast.parse(block.text)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
                 "anchorscope"
             ):
-                path = (
-                    ROOT / "src" / Path(*str(node.module).split(".")).with_suffix(".py")
-                )
+                inside = Path(*str(node.module).split(".")).with_suffix(".py")
+                (path,) = [
+                    folder / inside
+                    for folder in (ROOT / "src", *ROOT.glob("plugins/*/src"))
+                    if (folder / inside).is_file()
+                ]
                 body = ast.parse(path.read_text(encoding="utf-8")).body
                 defined = {
                     one.name

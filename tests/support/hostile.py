@@ -783,8 +783,7 @@ def build_stage(folder: Path) -> Stage:
     from anchorscope.report import comparison, detection, run_page
 
     for module in pkgutil.walk_packages(anchorscope.__path__, "anchorscope."):
-        if not module.name.startswith("anchorscope.adapters."):
-            importlib.import_module(module.name)
+        importlib.import_module(module.name)
     for family in FAMILIES:
         importlib.import_module(f"transformers.models.{family}.modeling_{family}")
     for page in (run_page, comparison, detection):

@@ -40,7 +40,7 @@ def our_values(probability: list[float], truthful: list[bool]) -> dict[str, floa
 
 
 def its_values(probability: list[float], truthful: list[bool]) -> dict[str, float]:
-    """lm-polygraph's numbers; uncertainty is minus the probability, as the adapter gives it.
+    """lm-polygraph's numbers; uncertainty is minus the probability.
 
     A random order's prediction–rejection area is a mean of shuffles there; here it is what they tend to, the accuracy.
     """

@@ -6,10 +6,12 @@ import sys
 import tomllib
 from textwrap import dedent
 
+import anchorscope
 from house import count
 from repo import DOCS, ROOT
 
-FILES = sorted((ROOT / "src").rglob("*.py"))
+PLUGINS = sorted(ROOT.glob("plugins/*/src/**/*.py"))
+FILES = [*sorted((ROOT / "src").rglob("*.py")), *PLUGINS]
 MOST_TOKENS = 860
 """Of one function; comments and docstrings are free."""
 LIGHT_ROOMS = ("stats", "models", "engine", "probes", "interventions")
@@ -57,6 +59,28 @@ def test_the_light_rooms_need_few_libraries() -> None:
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
                 for name in names:
                     assert name.split(".")[0] in allowed, f"{path}: {name}"
+
+
+def test_plugins_use_public_names_only() -> None:
+    """What `anchorscope` itself exports, or a module that the docs name."""
+    docs = "".join(
+        (DOCS / page).read_text(encoding="utf-8")
+        for page in ("extending.md", "python.md")
+    )
+    for path in PLUGINS:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Import | ast.ImportFrom):
+                continue
+            module = getattr(node, "module", None)
+            for name in node.names:
+                used = module or name.name
+                if used.partition(".")[0] != "anchorscope":
+                    continue
+                if used == "anchorscope":
+                    public = module is None or name.name in anchorscope.__all__
+                else:
+                    public = used in docs
+                assert public, f"{path}:{node.lineno}: {used}"
 
 
 JSON_WRITERS = {"json.dumps", "json.dump", "json.JSONEncoder"}

@@ -1,23 +1,19 @@
-"""The scorer inside inspect_ai itself, and its logs read back; run by tools/test_adapters.sh."""
+"""The scorer inside inspect_ai itself, and its logs read back."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip(
-    "inspect_ai",
-    reason="inspect_ai is not installed in this environment (make adapters)",
-)
-
-
 from inspect_ai import Task, eval
 from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.log import read_eval_log
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from inspect_ai.scorer import match
 from inspect_ai.solver import generate
 
-from anchorscope.adapters.inspect_ai import truth
 from anchorscope.datasets.catalog import DatasetSpec, open_dataset
+from anchorscope_integrations.inspect_ai import truth
 from running import Running
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the library's own
@@ -69,3 +65,28 @@ def test_answers_are_scored_by_the_service_and_the_log_is_a_question_file(
     assert found["peru"].answers == ("Lima", "Ciudad")
     assert found["peru"].truthful is False
     assert found["dracula"].metadata["score.truth"] == scores["dracula"].value
+
+
+def test_the_command_of_inspect_ai_finds_the_scorer(
+    service: Running, tmp_path: Path
+) -> None:
+    """The package is installed, so `anchorscope/truth` is a name that inspect_ai can look up."""
+    questions = [Sample(input="Who wrote Dracula?", target="Bram Stoker", id=1)]
+    task = Task(dataset=MemoryDataset(questions), solver=generate())
+    model = get_model("mockllm/model", custom_outputs=[said("Bram Stoker")])
+    (log,) = eval(task, model=model, log_dir=str(tmp_path), display="none")
+    scored = tmp_path / "scored.eval"
+    command = Path(sys.executable).with_name("inspect")
+    arguments = ["--scorer", "anchorscope/truth", "-S", f"url={service.address}"]
+    subprocess.run(
+        [command, "score", log.location, *arguments, "--output-file", scored],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    (sample,) = read_eval_log(str(scored)).samples or ()
+    wanted = service.score(("Who wrote Dracula?", "Bram Stoker")).json()["items"][0]
+    assert sample.scores is not None
+    assert sample.scores["truth"].value == pytest.approx(
+        wanted["truth_probability"], abs=1e-5
+    )

@@ -1,27 +1,18 @@
-"""What trackers are told of a run, without any of them; the libraries themselves are in tests/adapters."""
+"""What trackers are told of a run, and what users are told who ask for something else."""
 
 import hashlib
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import polars as pl
 import pytest
 
 import anchorscope
-from anchorscope.finished import open_finished
-from anchorscope.tracking import RunRecords, records_of
-from compared_runs import made_run
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_run(tmp_path_factory.mktemp("runs") / "mine")
+from anchorscope_integrations.tracking import RunRecords, log_run, records_of
 
 
 @pytest.fixture(scope="module")
 def records(folder: Path) -> RunRecords:
-    return records_of(open_finished(folder))
+    return records_of(anchorscope.open_run(folder))
 
 
 def test_the_recipe_and_what_the_run_is_made_of(
@@ -89,44 +80,14 @@ def test_curves_are_by_layer_at_the_headline_place(
     assert {path.name for path, _ in records.files} >= names
 
 
-class FullDisk:
-    """Stands for MLflow's client where files cannot be stored."""
-
-    status: str
-
-    def get_experiment_by_name(self, name: str) -> None:
-        return None
-
-    def create_experiment(self, name: str) -> str:
-        return "7"
-
-    def create_run(self, experiment: str, run_name: str) -> Any:
-        return SimpleNamespace(info=SimpleNamespace(run_id="r1"))
-
-    def log_batch(self, run: str, **parts: Any) -> None:
-        assert all(
-            len(part) <= (1000 if kind == "metrics" else 100)
-            for kind, part in parts.items()
-        )
-
-    def log_artifact(self, run: str, path: str, folder: str | None) -> None:
-        raise OSError("no\nspace")
-
-    def set_terminated(self, run: str, status: str) -> None:
-        self.status = status
-
-
-def test_a_run_that_was_not_taken_whole_is_marked_and_told(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_wrong_name_and_a_folder_that_is_no_run_are_refused(
+    folder: Path, tmp_path: Path
 ) -> None:
-    client, entity = FullDisk(), lambda *fields: fields
-    entities = SimpleNamespace(RunTag=entity, Param=entity, Metric=entity)
-    mlflow = SimpleNamespace(
-        MlflowClient=lambda tracking_uri: client, entities=entities
-    )
-    monkeypatch.setattr("importlib.import_module", lambda name: mlflow)
+    with pytest.raises(anchorscope.UserError, match="allowed: mlflow, wandb"):
+        log_run(folder, to="trackio")
     with pytest.raises(
-        anchorscope.UserError, match=r"did not take the whole run \(no space\)"
+        anchorscope.UserError, match="allowed: project, name, tracking_uri"
     ):
-        anchorscope.log_run(folder, to="mlflow")
-    assert client.status == "FAILED"
+        log_run(folder, to="mlflow", entity="me")
+    with pytest.raises(anchorscope.UserError, match=r"not a run|no run|manifest"):
+        log_run(tmp_path, to="mlflow")

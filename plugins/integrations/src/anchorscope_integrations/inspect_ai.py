@@ -9,25 +9,26 @@ Needs inspect_ai, with the httpx that it brings along, and no torch.
 import os
 from typing import Any
 
-from anchorscope.datasets.formats import first_line
-from anchorscope.errors import UserError
+from anchorscope import UserError, first_line
 
 try:
-    from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr  # type: ignore[import-not-found, unused-ignore]
-    from inspect_ai.solver import TaskState  # type: ignore[import-not-found, unused-ignore]
+    import anyio
+    import httpx
+    from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+    from inspect_ai.solver import TaskState
 except ImportError as error:
     raise UserError(
-        f"inspect_ai cannot be imported ({error}); pip install inspect_ai."
+        f"inspect_ai cannot be imported ({error}); pip install 'anchorscope-integrations[inspect]'."
     ) from None
 
 ADDRESS = "http://127.0.0.1:8642"
 _BUSY = (429, 503, 504)
-_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)  # seconds, where a busy service names none
+_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each further attempt, unless the busy service names its own."""
 _LONGEST_WAIT = 30.0
 _TIMEOUT = 120.0
 
 
-@scorer(metrics=[mean(), stderr()], name="truth")  # type: ignore[untyped-decorator, unused-ignore]
 def truth(
     url: str = ADDRESS, key: str = "ANCHORSCOPE_KEY", detector: str | None = None
 ) -> Scorer:
@@ -40,11 +41,14 @@ def truth(
     async def score(state: TaskState, target: Target) -> Score:
         answer = first_line(state.output.completion)
         item = await ask_score(
-            state.input_text, answer, url, os.environ.get(key), detector
+            state.input_text,
+            answer,
+            url=url,
+            key=os.environ.get(key),
+            detector=detector,
         )
-        metadata: dict[str, Any] = {
-            name: value for name, value in item.items() if name != "id"
-        }
+        metadata = dict(item)
+        metadata.pop("id", None)
         warnings = "; ".join(item.get("warnings") or ())
         if item["truth_probability"] is None:
             return Score.unscored(
@@ -62,59 +66,69 @@ def truth(
     return score
 
 
+# inspect_ai names a scorer after the package of its module; without this, its name would be
+# anchorscope_integrations/truth, and older logs name anchorscope/truth.
+truth.__module__ = "anchorscope"
+truth = scorer(metrics=[mean(), stderr()], name="truth")(truth)
+
+
 async def ask_score(
     question: str,
     answer: str,
+    *,
     url: str = ADDRESS,
     key: str | None = None,
     detector: str | None = None,
 ) -> dict[str, Any]:
     """A service's score of one answer, with the detector's id and sha256; retries while it is busy."""
-    import anyio
-    import httpx
-
-    body = {
-        "items": [{"question": question, "answer": answer}],
-        **({} if detector is None else {"detector": detector}),
-    }
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    async with httpx.AsyncClient(timeout=_TIMEOUT) as client:
-        for wait in (*_WAITS, None):
-            try:
-                response = await client.post(
-                    f"{url.rstrip('/')}/v1/score", json=body, headers=headers
-                )
-            except (httpx.TransportError, httpx.InvalidURL) as error:
-                raise UserError(
-                    f"The service at {url} cannot be reached ({str(error) or type(error).__name__}); start it with "
-                    f"anchorscope serve, or give its address."
-                ) from None
-            if response.status_code not in _BUSY or wait is None:
-                break
-            named = response.headers.get("Retry-After", "")
-            await anyio.sleep(
-                min(float(named), _LONGEST_WAIT) if named.isdigit() else wait
-            )
+    body: dict[str, Any] = {"items": [{"question": question, "answer": answer}]}
+    if detector is not None:
+        body["detector"] = detector
+    headers = {}
+    if key is not None:
+        headers["Authorization"] = f"Bearer {key}"
+    try:
+        async with httpx.AsyncClient(timeout=_TIMEOUT, headers=headers) as client:
+            response = await _post(client, f"{url.rstrip('/')}/v1/score", body)
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        reason = str(error) or type(error).__name__
+        raise UserError(
+            f"The service at {url} cannot be reached ({reason}); start it with anchorscope serve, or give its address."
+        ) from None
     if response.status_code != 200:
         raise UserError(
             f"The service at {url} refuses to score ({response.status_code}): {_message(response)}"
         )
     try:
         scored = response.json()
-        return {
-            **scored["items"][0],
-            "detector": scored["detector"],
-            "sha256": scored["sha256"],
-        }
+        item: dict[str, Any] = dict(scored["items"][0])
+        item["detector"] = scored["detector"]
+        item["sha256"] = scored["sha256"]
     except (ValueError, KeyError, IndexError, TypeError):
         raise UserError(
             f"What answers at {url} is no service of anchorscope; give the address of one."
         ) from None
+    return item
 
 
-def _message(response: Any) -> str:
+async def _post(
+    client: httpx.AsyncClient, address: str, body: dict[str, Any]
+) -> httpx.Response:
+    """The service's answer; a busy service is asked again."""
+    for wait in _WAITS:
+        response = await client.post(address, json=body)
+        if response.status_code not in _BUSY:
+            return response
+        named = response.headers.get("Retry-After", "")
+        if named.isdigit():
+            wait = min(float(named), _LONGEST_WAIT)
+        await anyio.sleep(wait)
+    return await client.post(address, json=body)
+
+
+def _message(response: httpx.Response) -> str:
     """The service's own sentence."""
     try:
         return " ".join(str(response.json()["error"]["message"]).split())
     except (ValueError, KeyError, TypeError):
-        return str(response.reason_phrase)
+        return response.reason_phrase

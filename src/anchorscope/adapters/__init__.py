@@ -1,1 +1,0 @@
-"""Detectors inside other libraries of hallucination detection, one file each; tested versions: docs/adapters.md."""
