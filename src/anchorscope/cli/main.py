@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from anchorscope.cli import signals
 from anchorscope.cli.help import PlainCommand, in_help
 from anchorscope.cli.terminal import emit_text, say, user_errors
-from anchorscope.errors import STANDARD_OUTPUT, UserError, shorten
+from anchorscope.errors import STANDARD_OUTPUT, shorten
 
 # Typer brings its own copy of click, older ones use the click package: the parent of BadParameter is right in both.
 _UsageError: type[Exception] = typer.BadParameter.__bases__[0]
@@ -103,17 +103,13 @@ COMMANDS = {
 }
 """Module, panel and summary of every command, in the order in which a newcomer needs them."""
 GONE = {
+    "bench": "in a checkout of the repository run: python benchmarks/peers.py",
+    "validate": "in a checkout of the repository run: python benchmarks/worlds.py, or planted_model.py beside it",
     "study report": "study run ends with the comparison, in DIR/comparison; compare finished runs at any time with: "
     "anchorscope compare RUN RUN --out DIR",
     "view --port": "there is no server any more; anchorscope view writes a page into FOLDER (--out FILE elsewhere)",
 }
 """Commands and options that were there once: what to do instead."""
-
-MOVED = {
-    "bench": "python benchmarks/peers.py",
-    "validate": "python benchmarks/worlds.py (or benchmarks/planted_model.py)",
-}
-"""Commands of earlier versions, and what does their work now, in a checkout of the repository."""
 
 
 class Commands(Mapping[str, Any]):
@@ -183,14 +179,6 @@ class OneLineGroup(TyperGroup):
                 raise stop.__cause__ or KeyboardInterrupt from None
             sys.stdout.flush()  # a full disk is reported here
         sys.exit(code if isinstance(code, int) else 0)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name = args[0]
-        if name in MOVED:
-            raise UserError(
-                f"{name!r} is no command any more. In a checkout of the repository, run: {MOVED[name]}"
-            )
-        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         with user_errors():
