@@ -72,10 +72,10 @@ def short_sequences(n: int = N) -> list[TokenSequence]:
 
 
 def make_probes(lm: LanguageModel, n: int = N) -> OutOfFoldProbes:
-    """Two probes for every site of two positions."""
+    """A probe for every site of two positions."""
     sets = tuple(
         tuple(
-            random_probes(lm, 10 * position + site, N_FOLDS, 2)
+            random_probes(lm, 10 * position + site, N_FOLDS)
             for site in range(len(SITES))
         )
         for position in range(2)
@@ -114,7 +114,7 @@ def _states(lm: LanguageModel, tokens: int) -> StatesPass:
 def _answer_stats(lm: LanguageModel, tokens: int) -> StatesPass:
     work = replace(_states(lm, tokens), answer_stats=True, log_probs=False, keep=())
     assert work.probes is not None
-    return replace(work, probes=replace(work.probes, only=(1, 2, 0)))
+    return replace(work, probes=replace(work.probes, only=(1, 2)))
 
 
 def _patches(lm: LanguageModel, tokens: int) -> StatesPass:

@@ -164,12 +164,13 @@ def measure_uses(
 
 def _read_passage(given: str) -> str:
     """The passage: the content of a file of that name, or the text itself."""
-    text, path = given.strip(), Path(given.strip())
+    text = given.strip()
+    path = Path(text)
     try:
         if path.is_file():
             with open_regular(path) as file:
                 text = file.read(_LONGEST_PASSAGE).decode().strip()
-        elif path.is_dir() or names_a_file(text):
+        elif text and (path.is_dir() or names_a_file(text)):
             state = "a folder" if path.is_dir() else "no file that is there"
             raise UserError(
                 f"--context {given!r} is {state}; give the name of a text file, or the passage itself."
