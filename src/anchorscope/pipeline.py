@@ -409,6 +409,7 @@ def run_recipe(
                 TooFewAnswers
             ) as error:  # it does not keep the others from their chart
                 left_out[error] = without_results(run)
+                listener.note(f"not measured: {error}")
                 continue
             for step in steps:
                 run.result(step.name).value  # noqa: B018 - it is made

@@ -391,11 +391,12 @@ def test_what_one_dataset_lacks_is_named_and_keeps_no_other_from_its_chart(
     ]
     sets = tuple(f"file:{path}" for path in (*short, lumped))
     mixed = recipe.model_copy(update={"datasets": (*sets, *recipe.datasets)})
-    quick(mixed, tmp_path / "mixed")
+    notes = quick(mixed, tmp_path / "mixed")
     manifest = json.loads((tmp_path / "mixed" / "manifest.json").read_text())
     assert list(manifest["reference_layers"]) == ["facts"]
     left_out = [line for line in manifest["warnings"] if "not measured" in line]
     assert len(left_out) == 3
+    assert set(left_out) <= set(notes), "said as soon as it is known, in a study too"
     assert "Dataset 'lumped': The 80 used items fall into 1 group" in left_out[2]
     with pytest.raises(TooFewAnswers) as told:
         quick(recipe.model_copy(update={"datasets": sets}), tmp_path / "none")
