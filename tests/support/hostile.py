@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -315,7 +316,9 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
             else [word, rng.choice(rng.choice((NUMBERS, TEXTS, ("all", "auto"))))]
         )
     case.words += ["--dry-run"] * (name == "run" and rng.random() < 0.8)
-    case.outs, case.may_reach_out = [".", "user/out"], True
+    case.may_reach_out = True
+    named = [after for word, after in pairwise(case.words) if word in ("--out", "-o")]
+    case.outs = [".", *(f"user/{out}" for out in named if "/" not in out)]
     if name in ("run", "fit", "detect", "serve"):
         case.interrupt = (
             4.0,

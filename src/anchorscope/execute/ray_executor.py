@@ -35,7 +35,7 @@ from anchorscope.progress import Progress, Silent
 PATIENCE = 1800.0
 """Seconds without any answer, or without a worker, after which a run gives up; what is done is kept."""
 RESTARTS = 3
-"""How often Ray starts a worker again that died, and repeats a batch."""
+"""How often Ray starts a worker again that died; the batch that it had is repeated."""
 _AT_ONCE = 2
 """Batches at a worker, so that it never waits."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -161,7 +161,7 @@ class RayExecutor(Executor):
             num_cpus=self._cpus,
             num_gpus=self._gpus(ray),
             max_restarts=RESTARTS,
-            max_task_retries=RESTARTS,
+            max_task_retries=-1,  # also while a lost node is not known to be lost
             scheduling_strategy="SPREAD",
             runtime_env={"env_vars": environment},
         )

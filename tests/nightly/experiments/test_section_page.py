@@ -14,11 +14,11 @@ from report_further_synthetic import make_further, write_page_of
 
 VERDICTS = {
     "interventions": ("yes", "template tokens cut: 6"),
-    "exact-tokens": ("inconclusive", "58"),
-    "patching": ("yes", "−17.3"),
-    "answer-only": ("yes", "−22.4"),
-    "edges": ("no", "36"),
-    "zeroing": ("inconclusive", "69"),
+    "exact-tokens": ("yes", "62"),
+    "patching": ("yes", "−28.9"),
+    "answer-only": ("yes", "−37.4"),
+    "edges": ("no", "38"),
+    "zeroing": ("inconclusive", "73"),
     "layers": ("inconclusive", "deepest: layer 6 [5, 7]"),
     "heads": ("inconclusive", "head 2"),
     "mediation": ("yes", "(until layer"),

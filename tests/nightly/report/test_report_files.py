@@ -95,7 +95,7 @@ def test_a_figure_of_some_datasets_in_a_wanted_size(findings, tmp_path):
     for wrong, words in (
         (lambda: figure_named(findings, "delta"), "Unknown figure"),
         (lambda: figure_named(findings, "delta_p", ["nobody"]), "Unknown dataset"),
-        (lambda: figure_named(findings, "probe_auc", size=(5.0, 4.0)), "take a size"),
+        (lambda: figure_named(findings, "probe_auc", size=(5.0, 4.0)), "takes a size"),
         (lambda: figure_named(findings, "delta_p", size=(1.0, 1.0)), "no room"),
         (lambda: chart.write(tmp_path / "chart.gif"), "end the name with"),
         (lambda: chart.write(tmp_path / "none" / "chart.svg"), "no folder"),

@@ -36,4 +36,4 @@ def test_windows_other_edges_positions_and_families_are_recomputed_too(
     assert found.log_odds < 1e-3
     assert found.log_odds < 1e-2 * found.effect
     positions = {"final", options.get("position", "final")}
-    assert {position for _, position, _ in found.places} == positions
+    assert {position for _, position in found.places} == positions

@@ -50,20 +50,20 @@ def test_the_tour_runs_and_shows_card_charts_items_and_a_score(
     outputs = [cell.outputs for cell in tour.cells if cell.cell_type == "code"]
     (card,) = outputs[2]
     assert run.card.sentence in html.unescape(card["data"]["text/html"])
-    for (chart,) in outputs[3:5]:
-        assert base64.b64decode(chart["data"]["image/png"]).startswith(b"\x89PNG")
-    (readings,), (items,) = outputs[5:7]
+    (chart,) = outputs[3]
+    assert base64.b64decode(chart["data"]["image/png"]).startswith(b"\x89PNG")
+    (readings,), (items,) = outputs[4:6]
     assert "adds_to_confidence" in readings["data"]["text/plain"]
     assert "pathway" in items["data"]["text/plain"]
-    (scored,) = outputs[7]  # and no warning of a library
+    (scored,) = outputs[6]  # and no warning of a library
     (verdict,) = re.findall(r"verdict='([^']+)'", scored["data"]["text/plain"])
     assert verdict in VERDICTS
-    lines = "".join(part["text"] for part in outputs[8]).splitlines()
+    lines = "".join(part["text"] for part in outputs[7]).splitlines()
     assert lines == [
         "step 1 of 1: clean <states>  0/10",
         "clean <states>  5/10  50%  in 1 s",
     ]
-    (error,) = outputs[9]
+    (error,) = outputs[8]
     assert error["traceback"] == [
         "UserError: 'nowhere' is not a finished run (no manifest.json); run it to its end first."
     ]
