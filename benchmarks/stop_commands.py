@@ -265,9 +265,8 @@ def call(
 def _in_child(
     words: list[str], moment: int, then: Callable[[], None], counted: int
 ) -> None:
-    signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # ignored in the background
+    # ignored in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     seen = [0]
     code = 1
 

@@ -148,9 +148,8 @@ def draw_batch(
 ) -> Batch:
     """Draws items of the given shares; `loose` gives half of the `both` answers any object."""
     cells = rng.choice(len(CELLS), size=size, p=shares)
-    uniforms = rng.random(
-        (size, _DRAWS)
-    ).tolist()  # all at once: a draw by itself takes longer than its use
+    # all at once: a draw by itself takes longer than its use
+    uniforms = rng.random((size, _DRAWS)).tolist()
     texts = [
         _text(language, CELLS[cell], drawn, loose)
         for cell, drawn in zip(cells, uniforms, strict=True)

@@ -35,9 +35,8 @@ from anchorscope.screen import showing
 from anchorscope.verifying import Verified
 from anchorscope.verifying import verify as verify_folder
 
-if (
-    TYPE_CHECKING
-):  # torch and matplotlib take seconds: they are imported where something needs them
+# torch and matplotlib take seconds: they are imported where something needs them
+if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from torch import Tensor
 

@@ -28,9 +28,8 @@ CPU_CUT_OPERATIONS = 1e12
 """Budget of all random cuts together on a CPU: a quarter of a minute on two cores. The first cut shows whether random
 words do the same as key words; further ones only smooth its line."""
 
-_CHARACTERS_PER_TOKEN = (
-    4  # of a question; exact numbers would need every question tokenized first
-)
+# of a question; exact numbers would need every question tokenized first
+_CHARACTERS_PER_TOKEN = 4
 _TEMPLATE_TOKENS = 3  # of a question's own: what stands around it
 _ANSWER_TOKENS = 2
 _DECODING = 2.5  # decoding a token takes as long as reading this many: its matrix products are small
@@ -47,9 +46,8 @@ _RESAMPLED = 7e3  # per resample, item and layer
 _DETECTOR_FITS = 9e4  # per number of one place's states and fold seed
 _OTHER_FITS = 13  # as many seeds' worth: permuted labels, bootstrap, saving
 _ITEM_TESTS = 1e8  # per item: intervals and tests of the parts
-_REFERENCE_RATE = (
-    6.2e10  # operations per second of the machine on which all this was measured
-)
+# operations per second of the machine on which all this was measured
+_REFERENCE_RATE = 6.2e10
 _REPORT_SECONDS, _TABLES_SECONDS, _START_SECONDS = (
     7.0,
     1.0,
@@ -302,9 +300,8 @@ def run_cost(
             cost for name, cost in costs.items() if steps is None or name in steps
         )
         states = float(model.n_layers * size.used * model.width * itemsize)
-        memory = max(
-            memory, states * (2 * places + cuts)
-        )  # clean and knockout everywhere, random cuts at the headline
+        # clean and knockout everywhere, random cuts at the headline
+        memory = max(memory, states * (2 * places + cuts))
         kept = (places + 1) * ("states" in recipe.keep) + 2 * (
             "states-cut" in recipe.keep
         )

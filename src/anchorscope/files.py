@@ -164,9 +164,8 @@ def remove_files(folder: Path, names: Iterable[str]) -> None:
         path = folder / name
         if is_behind_link(folder, name) or path.is_symlink() or path.is_dir():
             continue  # a link or a folder in its place is none of ours
-        with contextlib.suppress(
-            NotADirectoryError
-        ):  # a file stands where its folder was
+        # a file stands where its folder was
+        with contextlib.suppress(NotADirectoryError):
             path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # until one is not empty
             for below in path.parents:
@@ -247,9 +246,8 @@ def locked(path: Path) -> Iterator[None]:
     """Holds the folder's lock, which ends with the process."""
     from filelock import FileLock, Timeout
 
-    if (path / LOCK).is_file() and (
-        path / LOCK
-    ).stat().st_size:  # ours is empty, and taking it would empty this one
+    # ours is empty, and taking it would empty this one
+    if (path / LOCK).is_file() and (path / LOCK).stat().st_size:
         raise UserError(
             f"{str(path / LOCK)!r} is not the lock of a run, but holds something; move it away first."
         )
@@ -379,9 +377,8 @@ def known_sha256(paths: Sequence[Path], remembered: Path | None = None) -> list[
             **settled,
         }
         newest = dict(list(every.items())[-_MOST_REMEMBERED:])
-        with contextlib.suppress(
-            OSError
-        ):  # of two processes that write at once, one may leave a file that is ignored
+        # of two processes that write at once, one may leave a file that is ignored
+        with contextlib.suppress(OSError):
             make_folder(remembered.parent)
             write_json(
                 remembered,

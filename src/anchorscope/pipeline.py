@@ -368,9 +368,8 @@ def run_recipe(
             run.steps = {step.name: step for step in steps_of(recipe)}
         sizes = [dataset_size(run.asked.questions, recipe) for run in datasets]
         job.recipe = recipe = choose_random_cuts(recipe, job.model_size, sizes)
-        if (
-            fresh
-        ):  # no mistake of the user's is left that could cost an earlier run its steps
+        # no mistake of the user's is left that could cost an earlier run its steps
+        if fresh:
             folder.forget_steps()
             job.forget_results()
             for run in datasets:
@@ -405,9 +404,8 @@ def run_recipe(
                     do_not_fit(answers, job.planner.context),
                 )
                 steps = run.steps_to_make()
-            except (
-                TooFewAnswers
-            ) as error:  # it does not keep the others from their chart
+            # it does not keep the others from their chart
+            except TooFewAnswers as error:
                 left_out[error] = without_results(run)
                 listener.note(f"not measured: {error}")
                 continue

@@ -68,9 +68,8 @@ def build_preview(
     """The dry run of a recipe; `shown` items of each dataset."""
     template = make_template(recipe.prompt, facts.tokenizer, facts.needs_bos)
     if recipe.thinking:
-        template.ask_to_think(
-            asked[0][1].questions[0]
-        )  # refused where the template has no place for it
+        # refused where the template has no place for it
+        template.ask_to_think(asked[0][1].questions[0])
     return {
         "model": {
             name: value for name, value in vars(facts).items() if name != "tokenizer"

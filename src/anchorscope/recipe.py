@@ -56,9 +56,8 @@ LARGEST_SEED = 2**63 - 1
 MOST_RESAMPLES = 100_000
 """Each has a weight per item in memory, and intervals have long settled."""
 _LONGEST_TEXT = 10_000  # letters
-_LARGEST_RECIPE = (
-    20_000  # bytes: of a megabyte of dots the standard library would take hours
-)
+# bytes: of a megabyte of dots the standard library would take hours
+_LARGEST_RECIPE = 20_000
 
 
 class Recipe(BaseModel):

@@ -176,9 +176,8 @@ class ScreenProgress(Progress):
         self._began = self._shown = self._clock()
         step = self.step()
         line = f"{step}: {self._title}" if step else self._title
-        if (
-            _in_notebook() or not console.is_terminal
-        ):  # a notebook's kernel claims to be a terminal
+        # a notebook's kernel claims to be a terminal
+        if _in_notebook() or not console.is_terminal:
             return say(f"{line}  0/{total}")
         bar = [BarColumn(bar_width=24)] if console.width >= _LEAST_WIDTH else []
         name, rest = (

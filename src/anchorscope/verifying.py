@@ -149,9 +149,8 @@ def verify(path: str | Path, progress: Progress | None = None) -> Verified:
     for _ in range(_AGAIN):
         before = _index_bytes(folder)
         verified = _verify(folder, listener)
-        if (
-            verified.whole or _index_bytes(folder) == before
-        ):  # no run at work wrote in the meantime
+        # no run at work wrote in the meantime
+        if verified.whole or _index_bytes(folder) == before:
             break
     return verified
 
@@ -229,9 +228,8 @@ def _list_run(folder: Path) -> _Listing:
         if run is None:
             listing.problems.append(Problem(INDEX, "is missing"))
     except UserError as error:
-        if manifest is None or not isinstance(
-            error, OtherVersion
-        ):  # an older run is checked by its manifest
+        # an older run is checked by its manifest
+        if manifest is None or not isinstance(error, OtherVersion):
             listing.problems.append(Problem(INDEX, f"cannot be used: {error}"))
     if run is not None:
         listing.finished = MANIFEST in run.results
@@ -259,14 +257,12 @@ def _list_by_manifest(folder: Path, kind: str) -> _Listing:
     except (OSError, ValueError):
         listing.problems.append(Problem(name, "is damaged"))
         return listing
-    with contextlib.suppress(
-        ValueError, AttributeError
-    ):  # a quote that is not closed; a command that is no text
+    # a quote that is not closed; a command that is no text
+    with contextlib.suppress(ValueError, AttributeError):
         words = shlex.split(manifest.get("command") or "")
         if words[:1] == ["anchorscope"]:
-            listing.command = shlex.join(
-                words
-            )  # every word quoted: the folder may come from anybody
+            # every word quoted: the folder may come from anybody
+            listing.command = shlex.join(words)
     hashes = manifest.get("sha256", {})
     listing.add(
         only_hashes(

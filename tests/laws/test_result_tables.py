@@ -48,9 +48,8 @@ def test_items_are_what_the_records_say() -> None:
     rows = frame.to_dicts()
     for row, item in zip(rows, items, strict=True):
         question, answer, place = item.question, item.answer, item.tokens
-        assert (row["confidence_mean"], row["confidence_min"]) == confidence(
-            answer
-        )  # to the last bit
+        # to the last bit
+        assert (row["confidence_mean"], row["confidence_min"]) == confidence(answer)
         assert row["answers"] == list(question.answers)
         assert row["property_words"] == []
         assert row["exact_question"] == [list(span) for span in question.exact_spans]

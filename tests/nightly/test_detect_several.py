@@ -103,9 +103,8 @@ def test_the_same_command_gives_the_same_tables_to_the_last_byte(
         lines = (detected.path / f"{name}.csv").read_text().splitlines()
         place = lines[0].split(",").index("detector")
         own = [lines[0], *(line for line in lines[1:] if line.split(",")[place] in few)]
-        assert (again.path / f"{name}.csv").read_text().splitlines() == own, (
-            name
-        )  # whatever else is compared
+        # whatever else is compared
+        assert (again.path / f"{name}.csv").read_text().splitlines() == own, name
     # Where labels are tossed the interval is wider the more detectors are asked.
     values = [
         pl.read_csv(one.path / "controls.csv").drop("low", "high")

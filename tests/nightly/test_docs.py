@@ -151,9 +151,8 @@ def test_every_command_of_ours_runs(
         options_exist(arguments)  # it fetches 98 MB; tests/models has it from a file
         return
     if arguments[:2] == ["score", "--demo"]:
-        options_exist(
-            arguments
-        )  # of the embedded model, which tests/runs/test_embedded_run.py has
+        # of the embedded model, which tests/runs/test_embedded_run.py has
+        options_exist(arguments)
         return
     if arguments[0] in ("detect", "fit"):
         take_bundles(sandbox)

@@ -242,9 +242,8 @@ def test_everything_is_written_and_sealed(
     ]
     assert [one["name"] for one in made.manifest["differences"]] == ["random-weights"]
     told = {name: value for name, value in made.manifest.items() if name != "command"}
-    assert str(made.path.parent) not in json.dumps(
-        told
-    )  # folders' names, not the way there
+    # folders' names, not the way there
+    assert str(made.path.parent) not in json.dumps(told)
 
 
 def test_the_curves_are_those_of_the_runs(

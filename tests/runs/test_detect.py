@@ -164,12 +164,10 @@ def test_bundles_say_what_was_measured(detected: Detection) -> None:
             for text in detected.manifest["warnings"]
         )
         assert warned == (not reached), name
-        assert (
-            not reached or 0.1 < leading.coverage < 0.5
-        )  # three in ten answers, which stand for different numbers
-        assert found.calibration.prevalence == pytest.approx(
-            0.25
-        )  # 40 true, and 3 × 40 false behind the used ones
+        # three in ten answers, which stand for different numbers
+        assert not reached or 0.1 < leading.coverage < 0.5
+        # 40 true, and 3 × 40 false behind the used ones
+        assert found.calibration.prevalence == pytest.approx(0.25)
         assert found.range is not None
         assert found.range.longest == 26
         assert sum(row["n"] for row in found.card.calibration) == 80

@@ -25,9 +25,8 @@ def test_every_score_of_a_run_is_what_plain_transformers_gives(llama: Finished) 
     found = recompute(*llama, n_items=20)
     assert found.log_odds < 1e-2
     assert found.probability < 1e-3
-    assert (
-        found.log_odds < 1e-3 * found.effect
-    )  # a tiny float32 model: the noise is far below what is measured
+    # a tiny float32 model: the noise is far below what is measured
+    assert found.log_odds < 1e-3 * found.effect
     assert found.effect > 0.02
     assert found.n_items == 20
     assert found.places == {(site, "final") for site in SITES}

@@ -281,9 +281,8 @@ def make_options(rng: random.Random, stage: Stage, case: Case) -> None:
         for name in ("models/llama", "run", "other", "detectors/bundles/probe")
     )
     study = f"models = [{model!r}]\ndatasets = ['file:facts.jsonl']\n[defaults]\nlimit = 5\ndevice = 'cpu'\n"
-    (case.user / "study.toml").write_text(
-        study
-    )  # it ends soon: five questions are too few
+    # it ends soon: five questions are too few
+    (case.user / "study.toml").write_text(study)
     good = {
         "run": ["--model", model, "--dataset", "file:facts.jsonl", "--out", "out"],
         "data": ["facts.jsonl"],

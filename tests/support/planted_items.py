@@ -129,9 +129,8 @@ def the_language() -> Language:
     subjects, relations, objects, fillers, firsts, seconds = (
         tuple(next(words) for _ in range(n)) for n in sizes
     )
-    subjects = tuple(
-        word.capitalize() for word in subjects
-    )  # a name, also to rules that know no metadata
+    # a name, also to rules that know no metadata
+    subjects = tuple(word.capitalize() for word in subjects)
     phrases: dict[str, list[str]] = {kind: [] for kind in _CLASSES}
     for (i, first), (j, second) in product(enumerate(firsts), enumerate(seconds)):
         phrases[_CLASSES[(i + j) % len(_CLASSES)]].append(f"{first} {second}")

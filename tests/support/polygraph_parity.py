@@ -49,9 +49,8 @@ def its_values(probability: list[float], truthful: list[bool]) -> dict[str, floa
 
     uncertainty, target = -np.array(probability), np.array(truthful, float)
     found = {
-        "roc-auc": ue_metrics.ROCAUC()(
-            uncertainty, 1 - target
-        ),  # of the false answers, which uncertainty flags
+        # of the false answers, which uncertainty flags
+        "roc-auc": ue_metrics.ROCAUC()(uncertainty, 1 - target),
         "pr-auc": ue_metrics.PRAUC()(uncertainty, 1 - target),
         "ece": ue_metrics.ECE()(uncertainty, target),
     }

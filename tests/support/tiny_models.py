@@ -88,9 +88,8 @@ def tiny_model(kind: str, **changes: Any) -> PreTrainedModel:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(
-                    6
-                )  # initial weights are so small that attention would hardly look at anything
+                # initial weights are so small that attention would hardly look at anything
+                parameter.mul_(6)
     return model
 
 

@@ -63,9 +63,8 @@ print(json.dumps({
 def test_an_option_that_is_added_to_the_recipe_is_found_everywhere(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "added.py").write_text(
-        ADDED
-    )  # pydantic reads docstrings of fields from a file
+    # pydantic reads docstrings of fields from a file
+    (tmp_path / "added.py").write_text(ADDED)
     command = [sys.executable, str(tmp_path / "added.py"), str(tmp_path / "study.toml")]
     paths = os.pathsep.join([str(ROOT / "tools"), str(ROOT / "src")])
     done = subprocess.run(

@@ -276,9 +276,8 @@ def _matches_name(parsed: ParsedAnswer, alias: str, asked: ParsedQuestion) -> bo
 
 
 UNITS = {name: group[0] for group in _phrases("units") for name in group}
-_LONGEST_COUNTED = (
-    2  # words that are no unit after an accepted number: "12 players", "9 full seasons"
-)
+# words that are no unit after an accepted number: "12 players", "9 full seasons"
+_LONGEST_COUNTED = 2
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 _NEGATIVE = re.compile(r"(?:(?<![\w.)])[-−–]\s?|\bminus\s+)(?=[0-9.])", re.I)
 

@@ -41,9 +41,8 @@ _ROMAN = re.compile(
 _ROMAN_VALUES = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100, "d": 500, "m": 1000}
 _ROMAN_ALONE = ("i", "v", "x")  # "C", "D", "L" and "M" alone are letters: "Vitamin C"
 
-_SPACING_LENGTH = (
-    5  # letters from which "pingpong" and "ping pong" are taken for the same
-)
+# letters from which "pingpong" and "ping pong" are taken for the same
+_SPACING_LENGTH = 5
 
 
 def _names(line: str) -> frozenset[tuple[str, ...]]:
@@ -132,9 +131,8 @@ def _may_be_numeral(word: str) -> bool:
     return ordinal_value(word) is not None or roman_value(word) is not None
 
 
-@lru_cache(
-    maxsize=1 << 16
-)  # an accepted answer is read once for every question that accepts it
+# an accepted answer is read once for every question that accepts it
+@lru_cache(maxsize=1 << 16)
 def alias_readings(alias: str) -> tuple[tuple[str, ...], ...]:
     return readings(words(alias))
 
@@ -388,9 +386,8 @@ _DESCRIBED = re.compile(
 _VOWELS = frozenset("aeiouy")
 _LONGEST_NAME = 5
 _SHORTEST_SURNAME = 3
-_HIGHEST_REGNAL = (
-    40  # above it, what reads as a Roman numeral is a surname: "Dix" is 509
-)
+# above it, what reads as a Roman numeral is a surname: "Dix" is 509
+_HIGHEST_REGNAL = 40
 _SHORTEST_ACRONYM = 3
 _SHORTEST_MISSPELT = 6
 _COMMON = 3.0  # Zipf's scale: once in a million words
@@ -408,9 +405,8 @@ def forms(alias: str) -> tuple[tuple[str, ...], ...]:
         if inside.lower().startswith("or ")
     ]
     bare = texts[0]
-    if (
-        len(bare.split()) > _LONGEST_NAME
-    ):  # an accepted answer that is a sentence: "Emma is a novel in three volumes"
+    # an accepted answer that is a sentence: "Emma is a novel in three volumes"
+    if len(bare.split()) > _LONGEST_NAME:
         texts.append(re.split(r"\s(?:is|was|are|were)\s", bare)[0])
     if re.search(r"\bor\b|\band other", bare):
         texts += re.split(r"[;,]?\s*\bor\b,?\s*|\s*\band other", bare)

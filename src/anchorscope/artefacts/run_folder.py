@@ -149,9 +149,8 @@ class RunFolder(OwnFiles):
     def abandon(self) -> None:
         """Removes a run that never got anywhere, and the folder that it made."""
         others = [name for name in (*self.results, *self.arriving) if self.is_own(name)]
-        with contextlib.suppress(
-            OSError
-        ):  # the fault that ended the run may keep things here; the index goes last
+        # the fault that ended the run may keep things here; the index goes last
+        with contextlib.suppress(OSError):
             remove_files(self.path, [*self.step_files(), *others, *self.leaving, INDEX])
         for made in (*self.work.glob("*"), self.work):
             with contextlib.suppress(OSError):  # empty ones only

@@ -83,9 +83,8 @@ class StepResult:
             "libraries": dict(libraries),
             "parents": before,
         }
-        self.made_from: dict[str, Any] = from_json(
-            to_json(parts)
-        )  # as it is read back: lists, no tuples
+        # as it is read back: lists, no tuples
+        self.made_from: dict[str, Any] = from_json(to_json(parts))
         self.key: str = canonical_hash({"step": name, **self.made_from})
         self._held: list[Any] = []
 

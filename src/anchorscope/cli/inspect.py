@@ -34,9 +34,8 @@ from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_
 from anchorscope.models.sources import SHAPES
 from anchorscope.screen import card_text, duration, harmless, say
 
-if (
-    TYPE_CHECKING
-):  # polars and the report are imported when a run is opened: help has to come at once
+# polars and the report are imported when a run is opened: help has to come at once
+if TYPE_CHECKING:
     from anchorscope.finished import FinishedRun
 
 EXAMPLES = {

@@ -159,9 +159,8 @@ class OneLineGroup(TyperGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         as_program = kwargs.pop("standalone_mode", True)
-        kwargs["standalone_mode"] = (
-            False  # click then raises usage errors instead of drawing them
-        )
+        # click then raises usage errors instead of drawing them
+        kwargs["standalone_mode"] = False
         if not as_program:
             return super().main(*args, **kwargs)
         with user_errors():
@@ -173,9 +172,8 @@ class OneLineGroup(TyperGroup):
                 ):  # that one has shown the help already
                     say(_usage_line(error))
                 sys.exit(2)
-            except (
-                typer.Abort
-            ) as stop:  # what click makes of a signal while it reads the command line
+            # what click makes of a signal while it reads the command line
+            except typer.Abort as stop:
                 raise stop.__cause__ or KeyboardInterrupt from None
             sys.stdout.flush()  # a full disk is reported here
         sys.exit(code if isinstance(code, int) else 0)

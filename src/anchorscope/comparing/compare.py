@@ -281,9 +281,8 @@ def differences(
     ]
     if barred:
         listed = "; ".join(f"{entry.words} ({entry.reason})" for entry in barred)
-        names = ",".join(
-            entry.name for entry in every if entry.refused
-        )  # those allowed already have to be named again
+        # those allowed already have to be named again
+        names = ",".join(entry.name for entry in every if entry.refused)
         raise UserError(
             f"These runs are not comparable: {listed}. Repeat one with the options of the other, or put them side by "
             f"side all the same with --allow {names}."

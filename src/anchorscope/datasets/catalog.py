@@ -67,9 +67,8 @@ WITH_FILE = tuple(SOURCES)
 HUB = "hub:"
 _KNOWN_WITH_FILE = tuple(f"{name}=" for name in WITH_FILE)
 _HUB_ID = re.compile(r"([\w.-]+)/([\w.-]+)(?::(?:([^:/]+)/)?([^:/]+))?")
-_LONGEST_NAME = (
-    100  # bytes: it becomes part of names of folders and files, which have 255 at most
-)
+# bytes: it becomes part of names of folders and files, which have 255 at most
+_LONGEST_NAME = 100
 _KEPT_BAD_ROWS = 1_000  # with their reasons; later ones are counted
 
 

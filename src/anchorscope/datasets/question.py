@@ -128,9 +128,8 @@ def list_from_text(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        if not _PYTHON_LIST.fullmatch(
-            text
-        ):  # ['a' 'b'], as NumPy writes it, would become one string
+        # ['a' 'b'], as NumPy writes it, would become one string
+        if not _PYTHON_LIST.fullmatch(text):
             return None
     try:
         with warnings.catch_warnings():
@@ -218,9 +217,8 @@ def _clean(value: str, name: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        code = (
-            ord(value[error.start]) - 0xDC00
-        )  # a byte that isn't UTF-8, unless the surrogate was written as such
+        # a byte that isn't UTF-8, unless the surrogate was written as such
+        code = ord(value[error.start]) - 0xDC00
         byte = (
             f" (byte 0x{code:02x}); save the file as UTF-8"
             if 0x80 <= code <= 0xFF

@@ -131,9 +131,8 @@ def _locate_in_raw_text(words: list[Word], text: str) -> list[Word]:
     for word, start, end in words:
         raw_end = places[end - 1] + 1
         while raw_end < len(text) and not _FOLDING[ord(text[raw_end])]:
-            raw_end += (
-                1  # an accent that is a character of its own belongs to its letter
-            )
+            # an accent that is a character of its own belongs to its letter
+            raw_end += 1
         if (
             word == "'s"
         ):  # an owner ends where this begins, also where one character became both
@@ -153,9 +152,8 @@ def located_words(
     words = _scan(folded)
     if split_possessive:
         words = _split_possessives(words, folded)
-    if (
-        not text.isascii()
-    ):  # an ASCII character is folded into one character, so that places stay
+    # an ASCII character is folded into one character, so that places stay
+    if not text.isascii():
         words = _locate_in_raw_text(words, text)
     if not numbers:
         return words
@@ -238,9 +236,8 @@ def _value(words: Sequence[str], first: int) -> tuple[int, int]:
     """
     total, group, limit, scale = 0, Decimal(0), 1000, 10**15
     at = first
-    if (
-        words[first] not in NUMBER_WORDS
-    ):  # digits begin a number only where a scale follows: "3.5 million"
+    # digits begin a number only where a scale follows: "3.5 million"
+    if words[first] not in NUMBER_WORDS:
         follower = words[first + 1] if first + 1 < len(words) else ""
         factor = 100 if follower == "hundred" else _SCALES.get(follower, 0)
         if not factor or not _NUMBER.fullmatch(words[first]):

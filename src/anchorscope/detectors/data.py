@@ -118,9 +118,8 @@ def _held_out_loss(logits: Tensor, targets: Tensor, held: Tensor) -> Tensor:
     total = torch.zeros(
         *logits.shape[:2], logits.shape[3], dtype=torch.double, device=logits.device
     )
-    for fold in range(
-        INNER_FOLDS
-    ):  # one at a time: all together would be twice the grid's own memory
+    # one at a time: all together would be twice the grid's own memory
+    for fold in range(INNER_FOLDS):
         signed = logits[:, :, fold] * (1 - 2 * targets)[:, None]
         total += (softplus(signed) * held[:, fold, None]).double().sum(-1)
     return total / held.sum((1, 2)).double()[:, None]
@@ -289,9 +288,8 @@ class TrainingData:
             part.new_empty(n, *part.shape)
             for part in (self.probe.weight, self.probe.bias)
         )
-        for place in np.unique(
-            best
-        ).tolist():  # a set is fitted at its own layer and at no other
+        # a set is fitted at its own layer and at no other
+        for place in np.unique(best).tolist():
             sets = np.flatnonzero(best == place)
             own = Training.together([training.take(sets) for training in trainings])
             bank = fit_bank(self.clean.values[place : place + 1], own, self.device)

@@ -412,9 +412,8 @@ class Detector:
         scores = []
         for item in items:
             row: tuple[float | None, float | None, str, tuple[str, ...]]
-            if (
-                item.tokens is None
-            ):  # an answer without a word, or a question that the model can't read
+            # an answer without a word, or a question that the model can't read
+            if item.tokens is None:
                 row = None, None, UNSURE, (*notes, unread_reason(item, context))
             else:
                 row = *next(judged), (*notes, *self._warnings(item))

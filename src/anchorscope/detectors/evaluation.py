@@ -199,9 +199,8 @@ class TrainedOn:
     def calibration(self, name: str, natural: bool) -> Stacked:
         """Slope and intercept of every training set, fitted on members by fits that never saw them."""
         if (name, natural) not in self._calibrations:
-            training = self.fits.data.training.take(
-                slice(0, self.whole + 1)
-            )  # tossed labels are not calibrated
+            # tossed labels are not calibrated
+            training = self.fits.data.training.take(slice(0, self.whole + 1))
             # A run need not be balanced, and is judged as if it were: probabilities have to be of the same prevalence.
             weights = (
                 self.dataset.natural if natural else balanced_weights(self.dataset)

@@ -56,9 +56,8 @@ def hash_texts(
     counts = np.concatenate(
         [vectorizer.transform(part).toarray() for part in (questions, answers)], axis=1
     )
-    return torch.from_numpy(
-        (counts * TEXT_BUCKETS**0.5).astype(np.float32)
-    )  # as large as states are
+    # as large as states are
+    return torch.from_numpy((counts * TEXT_BUCKETS**0.5).astype(np.float32))
 
 
 def needs_of(key: StateKey) -> "Needs":

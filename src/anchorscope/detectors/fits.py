@@ -43,9 +43,8 @@ HIDDEN = (256, 128, 64)
 TEXT_DIRECTIONS = 128
 _PRIOR = 1.0  # true and false answers that every relation is taken to have beforehand
 _EPOCHS, _BATCH, _RATE = 5, 32, 1e-3  # of SAPLMA
-_AT_ONCE = (
-    2**27
-)  # numbers of a hidden layer that keep a GPU busy; the networks of one set fill a CPU's cache
+# numbers of a hidden layer that keep a GPU busy; the networks of one set fill a CPU's cache
+_AT_ONCE = 2**27
 
 
 @dataclass(frozen=True)
@@ -232,9 +231,8 @@ def fit_relation(data: TrainingData, relations: Sequence[str | None]) -> Detecto
 
 _PARTS = ("question", "answer")
 _CERTAIN = 4.0  # log-odds of a gate that was drawn at random
-_OTHER_SIDE = (
-    0.01  # weight of the other side's items: an expert may otherwise see one class only
-)
+# weight of the other side's items: an expert may otherwise see one class only
+_OTHER_SIDE = 0.01
 
 
 @dataclass(frozen=True)

@@ -163,9 +163,8 @@ def _with_inner(
     folds = np.concatenate([held, members[:, None] & ~held]).reshape(
         -1, members.shape[1]
     )
-    parts = np.concatenate(
-        [folds, ~members[~members.all(axis=1)]]
-    )  # whatever teaches or judges
+    # whatever teaches or judges
+    parts = np.concatenate([folds, ~members[~members.all(axis=1)]])
     if not (
         (parts & dataset.labels).any(axis=1) & (parts & ~dataset.labels).any(axis=1)
     ).all():
@@ -174,9 +173,8 @@ def _with_inner(
             f"{n_true} true and {len(dataset.labels) - n_true} false answers in {n_groups} groups "
             f"are too few: every fold needs some of both; ask more questions (--limit), or train on another dataset."
         )
-    labels = np.broadcast_to(
-        dataset.labels, members.shape
-    ).copy()  # torch wants to be able to write
+    # torch wants to be able to write
+    labels = np.broadcast_to(dataset.labels, members.shape).copy()
     return Training(labels, members, inner, np.ones(members.shape))
 
 

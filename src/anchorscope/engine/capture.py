@@ -387,12 +387,10 @@ class _States:
         self._tokens_read = torch.empty(0)
 
     def visit(self, layer: int, output: BlockOutput) -> None:
-        device = (
-            output.residual.device
-        )  # of this layer; the states come together where the embedding is
-        if (
-            layer == self.n_layers - 1
-        ):  # of the last block there is nothing but what is read
+        # of this layer; the states come together where the embedding is
+        device = output.residual.device
+        # of the last block there is nothing but what is read
+        if layer == self.n_layers - 1:
             self._tokens_read = torch.arange(self.read_at.size, device=device).view(
                 self.read_at.shape
             )
@@ -487,9 +485,8 @@ class _Checks:
         if not asked:
             return
         device = self.lm.device
-        variants = to_device(
-            rows.variant.clip(min=0), device
-        )  # clean rows lose nothing
+        # clean rows lose nothing
+        variants = to_device(rows.variant.clip(min=0), device)
         total = torch.zeros(len(rows.rows), dtype=torch.long, device=device)
         alike: dict[
             int, list[int]

@@ -245,9 +245,8 @@ class DecodingBatch:
     ) -> None:
         """`rows` are whole prompts that grow by up to `n_new` tokens; at most `at_once` tokens of them run together."""
         self.lm, self.at_once, self.sampling = lm, at_once, sampling
-        self.lengths = torch.tensor(
-            [len(row) for row in rows], device=lm.device
-        )  # positions that are filled
+        # positions that are filled
+        self.lengths = torch.tensor([len(row) for row in rows], device=lm.device)
         self.longest = max(len(row) for row in rows)
         different = list(dict.fromkeys(rows))
         self.cache = Growing(prefix, len(different), self.longest + n_new)
@@ -264,16 +263,14 @@ class DecodingBatch:
             self.ends = self.ends[own]
 
     def decode(self, max_new_tokens: int, is_end: IsEnd) -> list[Decoded]:
-        for step in range(
-            max_new_tokens + 1
-        ):  # one more than the longest answer, for its end
+        # one more than the longest answer, for its end
+        for step in range(max_new_tokens + 1):
             chosen, log_probs = self._choose(step)
             self._note(chosen.tolist(), log_probs.tolist(), is_end, max_new_tokens)
             if step == max_new_tokens or all(self.finished[row] for row in self.active):
                 break
-            self.ends = self._step(
-                self._leave(chosen.to(self.lm.device))
-            )  # the head may be on another GPU
+            # the head may be on another GPU
+            self.ends = self._step(self._leave(chosen.to(self.lm.device)))
         return [
             Decoded(
                 ids=tuple(ids[:max_new_tokens]),

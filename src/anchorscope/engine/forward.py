@@ -328,9 +328,8 @@ class Packed:
                 )
                 removed = removed & ~is_biased
             allowed = allowed & ~removed
-        allowed = (
-            allowed | beyond
-        )  # values beyond a row's end are never read, but must be finite
+        # values beyond a row's end are never read, but must be finite
+        allowed = allowed | beyond
         mask = additive(allowed, self.lm.dtype)
         if bias is not None:
             mask += bias

@@ -49,9 +49,8 @@ class Saliency:
         return self.values[:, self.sets.index(name)]
 
 
-@torch.inference_mode(
-    False
-)  # a caller may be in it, and nothing that was made there can be gone back through
+# a caller may be in it, and nothing that was made there can be gone back through
+@torch.inference_mode(False)
 def saliency(
     lm: LanguageModel,
     sequences: Sequence[TokenSequence],
@@ -74,9 +73,8 @@ def saliency(
         tuple(tensor.clone() for tensor in part)
         for part in (prefix.keys, prefix.values)
     )
-    prefix = Prefix(
-        prefix.ids, *copies
-    )  # torch can't go back through tensors made in inference mode
+    # torch can't go back through tensors made in inference mode
+    prefix = Prefix(prefix.ids, *copies)
     listener = progress or Silent()
     listener.start(title, len(sequences))
     by_item: dict[int, NDArray[np.float32]] = {}
@@ -115,9 +113,8 @@ class _Sums:
     def add(self, layer: int, weights: Tensor, gradient: Tensor) -> None:
         """A layer's |A · ∂L/∂A|, from [row, key_head, group · pos, key_pos]."""
         rows, n, n_keys = len(weights), self.queries.shape[1], weights.shape[-1]
-        single = (
-            (weights * gradient).abs_().view(rows, -1, n, n_keys)
-        )  # heads of one group follow each other
+        # heads of one group follow each other
+        single = (weights * gradient).abs_().view(rows, -1, n, n_keys)
         per_key = torch.einsum("rhqk,rq->rhk", single, self.queries.to(single.device))
         self.found[:, :, layer] = torch.einsum(
             "rhk,rsk->rsh", per_key.to(self.sets.device), self.sets
@@ -192,9 +189,8 @@ class _Batch:
 
     def _visit(self, layer: int, output: BlockOutput) -> None:
         indices = torch.from_numpy(self.tokens_read).to(output.residual.device)
-        if (
-            layer == self.layers - 1
-        ):  # of the last block there is nothing but what is read
+        # of the last block there is nothing but what is read
+        if layer == self.layers - 1:
             indices = torch.arange(self.tokens_read.size, device=indices.device).view(
                 self.tokens_read.shape
             )

@@ -23,9 +23,8 @@ from anchorscope.stats.estimate import Estimate, percentile_interval
 Floats = NDArray[np.floating]
 Indices = NDArray[np.integer]
 
-_AT_ONCE = (
-    1 << 26
-)  # numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
+# numbers in one working tensor of a GPU: a handful of those stand at a time, in under 2 GB
+_AT_ONCE = 1 << 26
 
 
 @dataclass(frozen=True)

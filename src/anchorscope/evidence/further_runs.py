@@ -409,9 +409,8 @@ def mean_answer_states(passes: ItemPasses) -> Tensor:
         np.array([len(item.answer.ids) for item in passes.items]),
     )
     parts = {}
-    for length in np.unique(
-        lengths
-    ).tolist():  # a pass reads as many tokens of every item
+    # a pass reads as many tokens of every item
+    for length in np.unique(lengths).tolist():
         own = [
             sequence
             for sequence, n in zip(passes.sequences, lengths, strict=True)

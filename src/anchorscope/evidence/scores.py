@@ -83,9 +83,8 @@ def layer_scores(
     intervention: str, kind: str, logits: Floats, scored: Scored
 ) -> list[Score]:
     """Scores of log-odds [layer, item]."""
-    logits = np.ascontiguousarray(
-        logits
-    )  # the last digit of a sum depends on how its values lie in memory
+    # the last digit of a sum depends on how its values lie in memory
+    logits = np.ascontiguousarray(logits)
     intervals = estimates(areas(logits, scored.labels, scored.strata, scored.draws))
     loss = np.logaddexp(0, np.where(scored.labels, -logits, logits)).mean(axis=1)
     brier = ((probability(logits) - scored.labels) ** 2).mean(axis=1)

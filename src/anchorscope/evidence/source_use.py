@@ -123,9 +123,8 @@ def _fit_platt(
             columns * (likely * (1 - likely))[:, None]
         ).T @ columns + 1e-9 * np.eye(2)
         step = np.linalg.solve(curvature, columns.T @ (labels - likely))
-        weights = weights + step / max(
-            1.0, float(np.abs(step).max())
-        )  # steps of at most 1: no overshooting
+        # steps of at most 1: no overshooting
+        weights = weights + step / max(1.0, float(np.abs(step).max()))
     return weights, np.linalg.inv(curvature)
 
 

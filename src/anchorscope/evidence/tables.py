@@ -412,9 +412,8 @@ def _baselines(evidence: Evidence, draws: Draws) -> tuple[list[Record], list[Rec
         "confidence-min": evidence.confidence_min,
     }
     for kind, confidence in confidences.items():
-        if all(
-            value is not None for value in confidence
-        ):  # known of every answer, or no baseline
+        # known of every answer, or no baseline
+        if all(value is not None for value in confidence):
             simpler[kind] = np.array(confidence, dtype=float)
     nested = at_reference(measured.before, measured.reference, folds)
     joined, rows = beyond_baselines(nested, simpler, scored)

@@ -117,9 +117,8 @@ class CleanEvidence(NamedTuple):
         moved = torch.zeros_like(pull[:, 0])
         for split in range(halves.n_splits):
             for side in range(2):
-                scored = first[split] != (
-                    side == 0
-                )  # by this probe: the half that it did not learn from
+                # by this probe: the half that it did not learn from
+                scored = first[split] != (side == 0)
                 towards = (pull[:, split] * scored)[:, None] @ states
                 weight = torch.cholesky_solve(
                     towards.transpose(1, 2), self.factor[:, split, side]
@@ -203,9 +202,8 @@ def _newton_parts(
     weight = strength[..., None] * training
     curvature = weight * sure * (1 - sure)
     factors, steps = [], []
-    for probe in range(
-        len(training)
-    ):  # in turn: all together would hold every item of every probe once more
+    # in turn: all together would hold every item of every probe once more
+    for probe in range(len(training)):
         hessian = (states * curvature[:, probe, :, None]).transpose(
             1, 2
         ) @ states + torch.diag(penalised)

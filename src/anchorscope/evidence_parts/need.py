@@ -229,9 +229,8 @@ def best_penalty(
     centred = states - states.mean(1, keepdim=True)
     values, vectors = torch.linalg.eigh(centred.transpose(1, 2) @ centred)
     values, scores = values.clamp(min=0), centred @ vectors
-    unit = values.mean(-1, keepdim=True).clamp(
-        min=_LEAST_UNIT
-    )  # n times the mean variance
+    # n times the mean variance
+    unit = values.mean(-1, keepdim=True).clamp(min=_LEAST_UNIT)
     targets = targets - targets.mean(-1, keepdim=True)
     along, squared, directions = (
         targets @ scores,

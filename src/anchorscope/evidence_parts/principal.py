@@ -89,9 +89,8 @@ def principal_states(
     n_items = states.shape[1]
 
     def project(data: Standardised) -> Tensor:
-        along = data.design.matmat(
-            data.eigenvectors / data.deviation.float()
-        )  # the last row is the mean
+        # the last row is the mean
+        along = data.design.matmat(data.eigenvectors / data.deviation.float())
         return (
             (along[..., :n_items] - along[..., n_items:]).transpose(1, 2).flip(-1).cpu()
         )

@@ -172,8 +172,7 @@ def _halved(executor: Executor, work: Pass) -> Pass:
     if all(n == 1 for _, n in sizes):
         raise too_long_for_memory(max(longest for longest, _ in sizes))
     tokens = max(longest * n for longest, n in sizes if n > 1) // 2
-    if not isinstance(
-        work, SaliencyPass
-    ):  # passes without gradients, which need far less, keep their number
+    # passes without gradients, which need far less, keep their number
+    if not isinstance(work, SaliencyPass):
         executor.lowered(tokens)
     return work.replanned(tokens, n_layers)

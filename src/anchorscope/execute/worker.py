@@ -266,9 +266,8 @@ class Collected:
             self._states = empty_on_host(
                 (len(self._places), n_layers, len(run), lm.d_model), lm.dtype
             )
-        self._to_host = ToHost(
-            partial(_put_into, self._states)
-        )  # no method: a cycle would hold all until it is found
+        # no method: a cycle would hold all until it is found
+        self._to_host = ToHost(partial(_put_into, self._states))
         self._device, self._scorer = lm.device, scorer
         self._only = None if shard.probes is None else shard.probes.only
         self._logits: Tensor | None = None

@@ -97,9 +97,8 @@ def _by_pathway(
         if all(group in means for group in GROUPS):
             (first, in_first), (second, in_second) = (means[group] for group in GROUPS)
             both = in_first | in_second
-            differ = (
-                np.ptp(values[both]) > 0
-            )  # where all are the same there is nothing to test
+            # where all are the same there is nothing to test
+            differ = np.ptp(values[both]) > 0
             estimate = estimate_of(first - second, int(both.sum()), _METHOD)
             p, against = (
                 p_value(first - second) if differ else None,

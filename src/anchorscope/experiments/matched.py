@@ -164,9 +164,8 @@ def _pair_questions(
     """Pairs among questions of one kind, the most frequent answers first, so that more questions find a partner."""
     answers: dict[str, list[int]] = {}
     for index in sorted(members, key=lambda index: (-int(order[index]), index)):
-        answers.setdefault(normalise(true_answer(questions[index])), []).append(
-            index
-        )  # drawn from the end
+        # drawn from the end
+        answers.setdefault(normalise(true_answer(questions[index])), []).append(index)
     heap = [_entry(answer, rest, order) for answer, rest in answers.items()]
     heapq.heapify(heap)
     while heap:
@@ -446,9 +445,8 @@ def _run_probe(inputs: ExperimentInputs, matched: AnswerSet) -> tuple[Floats, In
     }
     group_of = {item.item_id: item.label.group for item in inputs.items}
     asked = [group_of[item.item_id.rpartition(":")[0]] for item in matched.items]
-    folds = np.array(
-        [fold_of.get(group, 0) for group in asked], dtype=np.int64
-    )  # no probe knows the others
+    # no probe knows the others
+    folds = np.array([fold_of.get(group, 0) for group in asked], dtype=np.int64)
     weight, bias = (
         part[:, layer].float() for part in (inputs.probes.weight, inputs.probes.bias)
     )

@@ -212,9 +212,8 @@ def analyse(
             for (kind, layer), scored in ran.items():
                 after = np.full(inputs.n, np.nan)
                 after[scored.items] = _at_reference(inputs, scored)
-                seen = (
-                    inputs.reference[targets] >= layer
-                )  # a probe below the patch cannot see it
+                # a probe below the patch cannot see it
+                seen = inputs.reference[targets] >= layer
                 moved[kind, layer] = np.where(
                     seen, sign * (after - before)[targets], np.nan
                 )

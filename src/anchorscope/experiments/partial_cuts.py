@@ -64,9 +64,8 @@ def run_variants(
     n_passes = math.ceil(len(variants) / MOST_AT_ONCE)
     scored: dict[int, Scored] = {}
     for number in range(n_passes):
-        some = range(
-            number, len(variants), n_passes
-        )  # each pass has early and late layers, which cost more and less
+        # each pass has early and late layers, which cost more and less
+        some = range(number, len(variants), n_passes)
         name = title if n_passes == 1 else f"{title} {number + 1} of {n_passes}"
         work = inputs.planner.states(
             name, sequences, inputs.prefix, [variants[index] for index in some]

@@ -157,9 +157,8 @@ def _figure_rows(findings: Findings) -> pl.DataFrame:
         "dataset", "variant", maintain_order=True
     ):
         logs = rows["log"].to_numpy()
-        margin = (
-            4 * np.std(logs) * len(logs) ** -0.2 or 1.0
-        )  # where a Gaussian of about that width is nearly 0
+        # where a Gaussian of about that width is nearly 0
+        margin = 4 * np.std(logs) * len(logs) ** -0.2 or 1.0
         grid = np.linspace(logs.min() - margin, logs.max() + margin, 256)
         for part in _STYLES:
             values = (select(rows, pathway=part) if part in GROUPS else rows)[

@@ -133,9 +133,8 @@ class Intervention:
         return self.name if self.draw == 0 else f"{self.name} {self.draw + 1}"
 
     def applies(self, item: Item) -> bool:
-        if (
-            self.whole and item.located.prefix_length < 2
-        ):  # the first token is never cut
+        # the first token is never cut
+        if self.whole and item.located.prefix_length < 2:
             return False
         return self.part is None or bool(getattr(item.located.parts, self.part))
 

@@ -99,9 +99,8 @@ class Fetched:
         ]
         self._done: torch.cuda.Event | None = None
         if device.type == "cuda":
-            self._done = torch.cuda.Event(
-                blocking=True
-            )  # who waits leaves its core to others
+            # who waits leaves its core to others
+            self._done = torch.cuda.Event(blocking=True)
             self._done.record(torch.cuda.current_stream(device))
 
     def get(self) -> list[Tensor]:

@@ -132,9 +132,8 @@ def install(
                 convert_gguf(gguf, folder, listener)
                 _write_manifest(model, folder)
     except OSError as error:
-        if (
-            error.errno is None
-        ):  # no fault of a disk: libraries raise it for whatever they cannot read
+        # no fault of a disk: libraries raise it for whatever they cannot read
+        if error.errno is None:
             raise
         raise UserError(
             f"Cannot use the model cache {str(shelf)!r} ({error.strerror}); nothing half made was kept. Make room, or "
@@ -235,9 +234,8 @@ def convert_gguf(gguf: Path, folder: Path, progress: Progress) -> None:
         tokenizer = gguf_files.read_tokenizer(file, config)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-    for saved in (
-        folder.iterdir()
-    ):  # safetensors writes files that only their owner can read; a cache may be shared
+    # safetensors writes files that only their owner can read; a cache may be shared
+    for saved in folder.iterdir():
         shutil.copymode(folder / "config.json", saved)
 
 

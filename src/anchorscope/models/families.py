@@ -230,9 +230,8 @@ def _attention(
                 f"its attention has a part that is not computed here ({name})"
             )
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    queries, keys, values = (
-        part[0].transpose(0, 1) for part in (query, key, value)
-    )  # [token, head, d_head]
+    # [token, head, d_head]
+    queries, keys, values = (part[0].transpose(0, 1) for part in (query, key, value))
     return attention_mask.attend(queries, keys, values, scale, softcap)[None], None
 
 

@@ -28,9 +28,8 @@ from anchorscope.models.families import (
     run_block,
 )
 
-_ROTARY = (
-    threading.Lock()
-)  # some rotary embeddings keep a table that grows with the longest sequence
+# some rotary embeddings keep a table that grows with the longest sequence
+_ROTARY = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -216,9 +215,8 @@ class LanguageModel:
             getattr(self.stack, self.family.final_norm),
             self.twin.get_output_embeddings(),
         )
-        logits = head(
-            norm(stream.to(head.weight.device))
-        )  # the two are placed together
+        # the two are placed together
+        logits = head(norm(stream.to(head.weight.device)))
         cap = getattr(self.config, "final_logit_softcapping", None)
         return logits if cap is None else torch.tanh(logits / cap) * cap
 
@@ -313,9 +311,8 @@ class _Twin:
     def _copy_module(self, module: nn.Module) -> nn.Module:
         if id(module) in self.modules:
             return self.modules[id(module)]
-        twin = module.__class__.__new__(
-            module.__class__
-        )  # not copy.copy: quantised layers pack their state for it
+        # not copy.copy: quantised layers pack their state for it
+        twin = module.__class__.__new__(module.__class__)
         held = twin.__dict__
         held.update(module.__dict__)
         self.modules[id(module)] = twin
@@ -325,9 +322,8 @@ class _Twin:
         if "_hf_hook" in held:
             self._handle_accelerate(module, held)
         if any(name.endswith("inv_freq") for name in module._buffers):
-            held["_buffers"] = (
-                module._buffers.copy()
-            )  # some rotary embeddings write theirs when sequences grow
+            # some rotary embeddings write theirs when sequences grow
+            held["_buffers"] = module._buffers.copy()
         if not self.learns:
             held["_parameters"] = {
                 name: self._freeze_parameter(sub)
@@ -391,9 +387,8 @@ class _Twin:
         return value
 
     def _config(self, config: Any) -> Any:
-        mine = copy.deepcopy(
-            config, self.configs
-        )  # one memory for all, so that a nested one is the same everywhere
+        # one memory for all, so that a nested one is the same everywhere
+        mine = copy.deepcopy(config, self.configs)
         if mine._attn_implementation != self.attention:
             mine._attn_implementation = self.attention
         return mine
@@ -476,9 +471,8 @@ def model_fingerprint(model: Any, dtype: torch.dtype | None = None) -> str:
     """
     settings, own = model.config.to_dict(), model.dtype
     for name in ("_name_or_path", "transformers_version"):
-        settings.pop(
-            name, None
-        )  # where a model lies and who saved it changes no number
+        # where a model lies and who saved it changes no number
+        settings.pop(name, None)
     if dtype is not None:
         settings = _replace_precision(settings, own, dtype)
     digest = hashlib.sha256(to_json(settings, sort_keys=True, other=str).encode())
@@ -541,9 +535,8 @@ def tensor_sums(tensor: Tensor) -> Int[Tensor, "row 2"]:
         return torch.zeros(0, 2, dtype=torch.int64, device=tensor.device)
     flat = tensor.detach().reshape(-1)
     if flat.data_ptr() % _BYTES:
-        flat = (
-            flat.clone()
-        )  # a part of another tensor that begins in the middle of a word
+        # a part of another tensor that begins in the middle of a word
+        flat = flat.clone()
     data: UInt8[Tensor, " byte"] = flat.view(torch.uint8)
     whole = data.numel() // (_WORDS * _BYTES)
     rows = data[: whole * _WORDS * _BYTES].view(torch.int64).view(whole, _WORDS)

@@ -331,9 +331,8 @@ def _read_config(folder: str, source: str, options: dict[str, Any]) -> Any:
             f"Model {source!r} cannot be read: it needs code of its own, custom code that would run here; allow it "
             f"with --trust-remote-code, if you trust its authors."
         ) from error
-    config._attn_implementation = (
-        None  # kernels are code: transformers chooses among its own
-    )
+    # kernels are code: transformers chooses among its own
+    config._attn_implementation = None
     config._experts_implementation = None
     vars(config).pop("transformers_weights", None)  # it may name a pickle
     return config
@@ -422,9 +421,8 @@ def _fetch(source: str, names: list[str], commit: str | None) -> Path:
                 source, revision=commit, allow_patterns=names, ignore_patterns=["*/*"]
             )
         )
-    except (
-        Exception
-    ) as error:  # a wrong name, no network, no permission, no such file in the cache
+    # a wrong name, no network, no permission, no such file in the cache
+    except Exception as error:
         raise UserError(
             f"Model {source!r} cannot be read: {_first_line(error).rstrip('.')}. Check the name, the network and the "
             f"hub's cache."

@@ -145,9 +145,8 @@ def threads(number: int | None) -> Iterator[None]:
     finally:
         with _THREADS:
             newest = _before.pop()
-            torch.set_num_threads(
-                own if _before else newest
-            )  # the first one's stays until the list is empty
+            # the first one's stays until the list is empty
+            torch.set_num_threads(own if _before else newest)
 
 
 @contextmanager

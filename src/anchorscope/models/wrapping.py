@@ -47,9 +47,8 @@ def wrap(
         getattr(model.config, "_name_or_path", "") or model.config.model_type
     )
     if hasattr(model, "get_base_model"):
-        model = (
-            model.get_base_model()
-        )  # adapters live inside the base model's own parts
+        # adapters live inside the base model's own parts
+        model = model.get_base_model()
     elsewhere = {tensor.device.type for tensor in model.parameters()} - {"cpu", "cuda"}
     if "meta" in elsewhere:
         raise UserError(
@@ -124,9 +123,8 @@ def disagreement(lm: LanguageModel) -> str | None:
         return f"its own states contain NaN or infinity in {str(lm.dtype).removeprefix('torch.')}"
     tolerance = _TOLERANCE.get(lm.dtype, _COARSE)
     for layer, (mine, theirs) in enumerate(zip(own[:-1], wanted, strict=True)):
-        off = float(
-            _difference(mine, theirs).median()
-        )  # in low precision a mixture of experts may send one elsewhere
+        # in low precision a mixture of experts may send one elsewhere
+        off = float(_difference(mine, theirs).median())
         if not off <= tolerance:
             return f"states after block {layer} are off by {off:.1%}"
     off = float(_difference(logits, wanted_logits).median())

@@ -160,9 +160,8 @@ class StatesPass(_Batched):
             for item in batch
             if variant.runs(item)
         }
-        own = sorted(
-            {*batch, *donors}
-        )  # in the order of the whole: rows of a batch stand as they do there
+        # in the order of the whole: rows of a batch stand as they do there
+        own = sorted({*batch, *donors})
         index_of = {item: index for index, item in enumerate(own)}
         return replace(
             self,

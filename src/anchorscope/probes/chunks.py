@@ -28,19 +28,16 @@ _PER_ITEM, _PER_FEATURE = (
     12,
 )  # numbers of each column, per item and per feature, that the solver holds at its peak
 _CPU_CHUNK_BYTES = 2**30  # of one chunk
-_CPU_BYTES = (
-    2**32
-)  # of all chunks that are solved at the same time; the states themselves are there already
+# of all chunks that are solved at the same time; the states themselves are there already
+_CPU_BYTES = 2**32
 _CPU_VALUES = 2**21  # states that a core works on at once
 _CPU_PROBLEMS = 8  # more at once save no more overhead
-_GPU_SHARE = (
-    1 / 4
-)  # of all its memory: the model is there too, and chunks that are larger gain nothing
+# of all its memory: the model is there too, and chunks that are larger gain nothing
+_GPU_SHARE = 1 / 4
 _OTHER_BYTES = 2**32  # of devices that don't report their memory
 _OVERLAP_BYTES = 2**30  # from so much on, copying is worth hiding behind the solving
-_MIN_CHUNKS = (
-    4  # so that a CPU's cores have work, and a GPU something to copy meanwhile
-)
+# so that a CPU's cores have work, and a GPU something to copy meanwhile
+_MIN_CHUNKS = 4
 
 
 @dataclass(frozen=True)
@@ -127,9 +124,8 @@ def _solve_while_memory_lasts(
     """The chunks' results, up to the first for which memory runs out."""
     chunks = states.split(plan.problems)
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(
-            _fetched, chunks[0], device
-        )  # copied by the side, while the chunk before is solved
+        # copied by the side, while the chunk before is solved
+        coming = pool.submit(_fetched, chunks[0], device)
         for index in range(len(chunks)):
             try:
                 fetched_chunk = coming.result()

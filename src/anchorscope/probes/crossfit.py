@@ -335,9 +335,8 @@ def permuted_areas(
     progress.start("permuted labels", len(labels) * len(layers))
     for layer in layers:
         own = np.flatnonzero(reference == layer)
-        fold_index = np.searchsorted(own, splits.folds).clip(
-            max=len(own) - 1
-        )  # of no meaning for items of other folds
+        # of no meaning for items of other folds
+        fold_index = np.searchsorted(own, splits.folds).clip(max=len(own) - 1)
         fold_splits = replace(
             splits,
             folds=fold_index,

@@ -40,9 +40,8 @@ def grouped_folds(
     smallest number; each to the fold that it leaves most even: in true and false items, in those of each relation, and
     in each relation's proportion of true and false.
     """
-    if not len(
-        groups
-    ):  # what the only group leaves to learn from; the caller refuses it
+    # what the only group leaves to learn from; the caller refuses it
+    if not len(groups):
         return np.zeros(0, dtype=np.int64)
     _, member = np.unique(groups, return_inverse=True)
     _, relation = np.unique(strata // 2, return_inverse=True)
@@ -97,9 +96,8 @@ class _Counts:
             2 * relation + truth, minlength=2 * (int(relation.max()) + 1)
         ).reshape(-1, 2)
         share = np.maximum(whole.sum(axis=0), 1) / n_folds
-        self._truth_weight = (
-            (share.mean() / share) ** 2
-        ).tolist()  # relative numbers: the rarer class weighs more
+        # relative numbers: the rarer class weighs more
+        self._truth_weight = ((share.mean() / share) ** 2).tolist()
         # t · F − f · T over the mean of F and T, which is t − f where a relation has as many true as false items.
         excess = (
             np.stack([-whole[:, 1], whole[:, 0]], axis=1)
@@ -148,9 +146,8 @@ class _Counts:
         cost = of_false * false * (2 * n_false + false) + of_true * true * (
             2 * n_true + true
         )
-        if (
-            len(self._off[fold]) == 1
-        ):  # of one relation, true and false items are all there is to even out
+        # of one relation, true and false items are all there is to even out
+        if len(self._off[fold]) == 1:
             return cost
         cells, offs, more_in_cells, apart = self._of_cell[fold], self._off[fold], 0, 0.0
         for cell, number in held:

@@ -118,9 +118,8 @@ def weighted_auc(
     ranked, order = ranked.expand(shape).contiguous(), order.expand(shape)
     positive = (weights * targets).expand(shape).gather(-1, order).double()
     negative = (weights * (1 - targets)).expand(shape).gather(-1, order).double()
-    lower = torch.nn.functional.pad(
-        negative.cumsum(-1), (1, 0)
-    )  # false items before each place
+    # false items before each place
+    lower = torch.nn.functional.pad(negative.cumsum(-1), (1, 0))
     below, not_above = (
         lower.gather(-1, torch.searchsorted(ranked, ranked, right=right))
         for right in (False, True)

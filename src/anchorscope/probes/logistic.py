@@ -139,9 +139,8 @@ def minimise(data: Standardised, columns: Columns) -> Solution:
     places = torch.arange(n_columns, device=device).expand(n_problems, -1)
     for k in range(MAX_ITERATIONS + 1):
         if k % every == 0 or k == MAX_ITERATIONS:
-            n_active = int(
-                iterate.active.sum(1).max()
-            )  # the only place where the device is waited for
+            # the only place where the device is waited for
+            n_active = int(iterate.active.sum(1).max())
             finished = n_active == 0 or k == MAX_ITERATIONS
             if finished or n_active <= (1 - _COMPACT_SHARE) * places.shape[1]:
                 order = iterate.active.int().argsort(
@@ -255,9 +254,8 @@ def _conjugate_gradient_step(
     )
     change = product - _dot(iterate.previous_gradient, preconditioned)
     change = change - iterate.previous_intercept_gradient * preconditioned_intercept
-    beta = (change / iterate.previous_product.clamp(min=1e-30)).clamp(
-        min=0
-    )  # Polak–Ribière, never negative (PR+)
+    # Polak–Ribière, never negative (PR+)
+    beta = (change / iterate.previous_product.clamp(min=1e-30)).clamp(min=0)
     # gᵀd of the previous direction: where beta times it outweighs gᵀM⁻¹g the new direction would ascend, so restart.
     directional = (
         _dot(iterate.gradient, iterate.direction)
@@ -408,9 +406,8 @@ def solve(data: Standardised, sets: TrainingSets, columns_at_once: int) -> Solut
 
 def _columns(data: Standardised, sets: TrainingSets, places: Tensor) -> Columns:
     n_scalings = len(sets.scaled_on)
-    members = pad(
-        sets.members[places].float(), (0, n_scalings)
-    )  # the scalings' means are rows, and teach nothing
+    # the scalings' means are rows, and teach nothing
+    members = pad(sets.members[places].float(), (0, n_scalings))
     n_samples = members.sum(-1).clamp(min=1e-6)
     labels = sets.labels[None] if sets.labels.dim() == 1 else sets.labels[places]
     scaling = sets.scaling[places]

@@ -16,12 +16,10 @@ from torch import Tensor
 RANK = 64
 """Leading eigenvectors of the states' covariance that the preconditioner holds; more cost more than they save."""
 _POWER_ITERATIONS = 2  # of the subspace iteration that finds them; a third makes the solver hardly faster
-_SHIFT_ITEMS = (
-    7  # their median lies among the bulk of the items even where a few are wild
-)
-_CPU_VALUES = (
-    2**17
-)  # numbers that are held in float64 at once: on a CPU what its cache holds,
+# their median lies among the bulk of the items even where a few are wild
+_SHIFT_ITEMS = 7
+# numbers that are held in float64 at once: on a CPU what its cache holds,
+_CPU_VALUES = 2**17
 _DEVICE_VALUES = 2**25  # elsewhere enough to keep the device busy
 
 
@@ -144,9 +142,8 @@ def standardise(
     design = DesignMatrix(torch.cat([scale.apply(states), scaled_mean.float()], dim=1))
 
     typical = scaled_deviation.mean(1, keepdim=True)
-    weight = (
-        counts[:, None] / counts.sum()
-    )  # of each training set among all, an item counting once in each
+    # of each training set among all, an item counting once in each
+    weight = counts[:, None] / counts.sum()
     pooled_variance = (weight * square).sum(1) - (weight * mean).sum(1).square()
     trace = (pooled_variance / (typical * unit)[:, 0].square()).sum(-1)
     row_weight = torch.nn.functional.pad(

@@ -513,9 +513,8 @@ def next_steps(findings: Findings, readings: Sequence[Reading]) -> tuple[NextSte
         steps.append(NextStep(f"Its detectors are compared in {page}."))
     elif any(reading.verdict == "yes" for reading in adds):
         detect = shlex.join(["anchorscope", "detect", folder])
-        if (
-            findings.options is not None
-        ):  # the model is in memory: only a call in Python can run it
+        # the model is in memory: only a call in Python can run it
+        if findings.options is not None:
             detect = command_again(findings, folder, keep="states")
         steps.append(NextStep("Train a hallucination detector:", detect))
     return tuple(steps[:3])  # a longer list is not read

@@ -277,9 +277,8 @@ def _group_series(datasets: Sequence[str]) -> list[Series]:
                 "color": look.colour,
                 "linestyle": LINE_STYLES[group],
             }
-            if (
-                len(datasets) > 1
-            ):  # every line has its markers at other layers, so that they do not cover each other
+            # every line has its markers at other layers, so that they do not cover each other
+            if len(datasets) > 1:
                 marks = {
                     "markersize": 4.2,
                     "markeredgewidth": 0.0,

@@ -89,9 +89,8 @@ class Subject:
             intervention=intervention,
             group=group,
         )
-        if (
-            value is not None and 0 < value.n < FEWEST_GROUPS
-        ):  # a bootstrap of so few has no honest interval
+        # a bootstrap of so few has no honest interval
+        if value is not None and 0 < value.n < FEWEST_GROUPS:
             return replace(value, ci_low=math.nan, ci_high=math.nan)
         return value
 
@@ -229,9 +228,8 @@ def read(findings: Findings) -> list[Reading]:
     tested = [
         measured.p_value for check, _, measured in results if check.standing == "tested"
     ]
-    corrected = iter(
-        holm([math.nan if p is None else p for p in tested])
-    )  # all tests of the run together
+    # all tests of the run together
+    corrected = iter(holm([math.nan if p is None else p for p in tested]))
     return [
         check.reading(
             subject, measured, next(corrected) if check.standing == "tested" else None
@@ -430,9 +428,8 @@ def sorts_by_label(subject: Subject) -> Measured:
     """How far the groups differ in true answers."""
     q, a = (subject.summary("true_share", group=group) for group in GROUPS)
     gap = difference(q, a)
-    if (
-        gap is not None and gap.value < 0
-    ):  # the other way round is sorting by label as well
+    # the other way round is sorting by label as well
+    if gap is not None and gap.value < 0:
         gap = Estimate(-gap.value, -gap.ci_high, -gap.ci_low, gap.n, gap.method)
     numbers = f"true answers: {percent(q)} of Q-Anchored, {percent(a)} of A-Anchored"
     return Measured(gap, numbers, above(gap, verdicts.LABEL_SORTING))

@@ -203,9 +203,8 @@ def canvas(
         if len(title) > _LONGEST_TITLE
         else title
     )
-    size = min(
-        12.0, 0.94 * width * 72 / (0.68 * max(1, len(short)))
-    )  # a bold letter is about 0.68 of its size wide
+    # a bold letter is about 0.68 of its size wide
+    size = min(12.0, 0.94 * width * 72 / (0.68 * max(1, len(short))))
     figure.suptitle(
         short, y=1 - 0.10 / whole, va="top", fontsize=size, fontweight="bold", color=INK
     )
@@ -671,9 +670,8 @@ class ExperimentFigure:
     def save(self, folder: Path) -> None:
         """Write figures/NAME with every format of its own, and NAME.csv, into the folder."""
         target = folder / "figures"
-        target.mkdir(
-            exist_ok=True
-        )  # a folder that went away while figures were drawn is not made again
+        # a folder that went away while figures were drawn is not made again
+        target.mkdir(exist_ok=True)
         figure = self.plot()
         for kind in self.chart.formats:
             write_figure(figure, target / f"{self.name}.{kind}", kind)

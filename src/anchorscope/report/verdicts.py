@@ -74,9 +74,8 @@ CALIBRATED = 0.05
 TOSSED = 0.01
 """How far from 0.5 the mean AUROC may lie with labels tossed."""
 
-_IN_AN_INTERVAL = 2 * NormalDist().inv_cdf(
-    (1 + LEVEL) / 2
-)  # standard errors between its ends
+# standard errors between its ends
+_IN_AN_INTERVAL = 2 * NormalDist().inv_cdf((1 + LEVEL) / 2)
 _COMBINED = "widest interval of the two"
 
 

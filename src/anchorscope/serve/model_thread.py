@@ -117,13 +117,11 @@ class WrittenAnswer:
     """An answer that the model wrote, with the record of its score."""
 
     text: str
-    reason: (
-        str  # `stop` where the answer ended, `length` where it is as long as it may be
-    )
+    # `stop` where the answer ended, `length` where it is as long as it may be
+    reason: str
     prompt_tokens: int
-    new_tokens: (
-        int  # what the model wrote, blank lines and thinking before the answer included
-    )
+    # what the model wrote, blank lines and thinking before the answer included
+    new_tokens: int
     score: Record
 
 
@@ -258,9 +256,8 @@ class JobQueue:
                 for job in self._jobs
                 if job.since < oldest and not getattr(job, "scores", None)
             ]
-        for (
-            job
-        ) in late:  # those that were not begun: an overload ends soon after its cause
+        # those that were not begun: an overload ends soon after its cause
+        for job in late:
             wait = min(_LONGEST_WAIT, self.tokens / self.tokens_per_second)
             job.fail(
                 ServiceError(
@@ -390,9 +387,8 @@ class ModelThread(threading.Thread):
             return [*score_records(detector, questions, scores)]
         except Exception as error:
             failure = self._public(error, "item")
-        if (
-            len(questions) > 1
-        ):  # outside the handler: an exception holds on to every tensor of the pass
+        # outside the handler: an exception holds on to every tensor of the pass
+        if len(questions) > 1:
             if isinstance(failure, ServiceError) and failure.code == "out_of_memory":
                 tokens = job.tokens * len(questions) // len(job.questions)
                 self.batch_tokens = max(

@@ -35,12 +35,10 @@ def listen(host: str, port: int, only_reserve: bool = False) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        bound = socket.socket(
-            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-        )  # asyncio sets TCP_NODELAY only so
-        bound.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # of the connections of a server that has ended
+        # asyncio sets TCP_NODELAY only so
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        # of the connections of a server that has ended
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             if only_reserve or SHARED_PORT:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

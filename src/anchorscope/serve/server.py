@@ -115,9 +115,8 @@ def make_app(service: Service, keys: Keys, is_public: bool = False) -> FastAPI:
 
 def openapi_text() -> str:
     """The description of the routes, as `docs/openapi.json` has it; they are the same for every service."""
-    schema = make_app(
-        cast(Service, None), Keys()
-    ).openapi()  # routes use their service only when they are asked
+    # routes use their service only when they are asked
+    schema = make_app(cast(Service, None), Keys()).openapi()
     return to_json(schema, indent=1, sort_keys=True, ascii=False) + "\n"
 
 

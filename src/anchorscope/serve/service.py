@@ -34,9 +34,8 @@ from anchorscope.serve.monitoring import Metrics, ServiceLog
 
 T = TypeVar("T")
 _MOST_BATCH = 8192  # tokens run together: beyond it a large GPU gains nothing, and the next request waits longer
-_CHARACTERS = (
-    3  # of a token: few, so that batches are estimated too large rather than too small
-)
+# of a token: few, so that batches are estimated too large rather than too small
+_CHARACTERS = 3
 _WARM_UP = ("What is the capital of Japan?", "Tokyo")
 LOADING, READY, DRAINING, FAILED = "loading", "ready", "draining", "failed"
 
@@ -48,16 +47,13 @@ class Limits:
     item_tokens: int = 4096  # tokens of one item, estimated from its characters
     answer_tokens: int = 512  # tokens that the model may write for one request
     body_bytes: int = 2 * 2**20  # bytes of one request's body
-    queue_seconds: float = (
-        3.0  # seconds that a request waits for its turn before it is refused
-    )
-    batch_tokens: int | None = (
-        None  # tokens that are run together; None: what suits the device
-    )
+    # seconds that a request waits for its turn before it is refused
+    queue_seconds: float = 3.0
+    # tokens that are run together; None: what suits the device
+    batch_tokens: int | None = None
     deadline: float = 60.0  # seconds from a request's last byte to its answer
-    read_seconds: float = (
-        15.0  # seconds that a client has for its headers, and again for its body
-    )
+    # seconds that a client has for its headers, and again for its body
+    read_seconds: float = 15.0
     requests: int = 256  # requests under way together
 
 

@@ -231,9 +231,8 @@ def answer_entity(answer: str, question: str | None = None) -> Span:
         start, end = _trim(
             answer, parsed.words[first].start, parsed.words[after - 1].end
         )
-        if first == 0 and after == len(
-            parsed.words
-        ):  # a whole answer keeps its symbols: "C++"
+        # a whole answer keeps its symbols: "C++"
+        if first == 0 and after == len(parsed.words):
             start, end = _trim(answer, parsed.words[first].start, len(answer))
         if start < end:
             return start, end
@@ -346,9 +345,8 @@ def _clause_end(parsed: AnswerWords, part: Part, title: bool) -> int:
     Inside a name or title no mark ends it, unless what follows only repeats the question.
     """
     first, after = part
-    whole: set[int] | None = (
-        None  # words inside a name, found when the first mark asks for them
-    )
+    # words inside a name, found when the first mark asks for them
+    whole: set[int] | None = None
     for index in range(first, after - 1):
         if not _CLAUSE_MARK.search(
             parsed.gap_after(index) + parsed.text[parsed.words[index + 1].start]

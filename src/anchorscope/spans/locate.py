@@ -48,9 +48,8 @@ def tokens_in_spans(
     indices = []
     for index, (start, end) in enumerate(offsets):
         if start < last and first < end:
-            near = bisect_right(
-                spans, start, key=itemgetter(1)
-            )  # no more spans than characters can touch a token
+            # no more spans than characters can touch a token
+            near = bisect_right(spans, start, key=itemgetter(1))
             shared = (
                 text[max(start, begin) : min(end, stop)]
                 for begin, stop in spans[near : near + end - start]
@@ -88,9 +87,8 @@ def offsets_from_prefixes(prefixes: Iterable[str]) -> tuple[str, Offsets]:
             same = len(commonprefix((text, longer)))  # noqa: RUF071
         finished = len(longer.rstrip(UNFINISHED))
         if finished > settled:
-            for (
-                earlier
-            ) in waiting:  # bytes that turned out to be no character keep their marks
+            # bytes that turned out to be no character keep their marks
+            for earlier in waiting:
                 offsets[earlier] = (offsets[earlier][0], max(offsets[earlier][1], same))
             waiting = []
         if finished < len(longer):

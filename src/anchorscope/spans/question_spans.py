@@ -32,9 +32,8 @@ from anchorscope.spans.words import (
     words_as_written,
 )
 
-RARE = (
-    3.0  # Zipf value (ten times more common: one more) of a word said once in a million
-)
+# Zipf value (ten times more common: one more) of a word said once in a million
+RARE = 3.0
 
 
 @cache
@@ -182,9 +181,8 @@ def _last_verb(texts: Sequence[str], asking: int) -> Iterator[int]:
             or (following in PREPOSITIONS and following != "of")
             or following in ARTICLES
         )
-        whose = (
-            texts[index - 1] not in FUNCTION_WORDS
-        )  # the verb comes after its subject
+        # the verb comes after its subject
+        whose = texts[index - 1] not in FUNCTION_WORDS
         if texts[index - 1] in ("be", "been", "being") or (
             ends
             and whose

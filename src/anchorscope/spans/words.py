@@ -22,9 +22,8 @@ from anchorscope.datasets.text import (
 )
 
 
-@lru_cache(
-    maxsize=16
-)  # several rules read the same question and answer, one after the other
+# several rules read the same question and answer, one after the other
+@lru_cache(maxsize=16)
 def words_as_written(text: str) -> tuple[Word, ...]:
     """Words as written: numbers not composed, possessives apart."""
     return tuple(located_words(text, numbers=False, split_possessive=True))
@@ -224,9 +223,8 @@ def name_spans(text: str, words: Sequence[Word]) -> Iterator[Span]:
             index += 1
             continue
         last = _name_end(text, words, named, index, NAME_LINKS)
-        if (
-            last + 2 < len(words) <= index + _LONGEST_TITLE
-        ):  # a title may end the text: "Who wrote Death in Venice?"
+        # a title may end the text: "Who wrote Death in Venice?"
+        if last + 2 < len(words) <= index + _LONGEST_TITLE:
             longer = _name_end(text, words, named, index, TITLE_LINKS)
             if longer == len(words) - 1 and not (
                 any(word.text == "and" for word in words[last:longer])

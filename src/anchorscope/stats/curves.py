@@ -31,9 +31,8 @@ LOWEST = (
     "layers that no other is below with 95% confidence, paired bootstrap over groups"
 )
 
-_NO_SPREAD = (
-    1e-5  # of the widest layer's spread: rounding, by which nothing may be divided
-)
+# of the widest layer's spread: rounding, by which nothing may be divided
+_NO_SPREAD = 1e-5
 
 
 @dataclass(frozen=True, eq=False)

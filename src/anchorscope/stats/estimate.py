@@ -53,9 +53,8 @@ def percentile_interval(
     whole = finite.all(axis=1)
     if whole.any():
         ends[:, whole] = _central(rows[whole])
-    for row in np.flatnonzero(
-        ~whole & finite.any(axis=1)
-    ):  # few need to be checked one by one
+    # few need to be checked one by one
+    for row in np.flatnonzero(~whole & finite.any(axis=1)):
         ends[:, row] = _central(rows[row, finite[row]])
     low, high = ends.reshape(2, *last.shape[:-1])
     return low, high

@@ -120,17 +120,15 @@ class Job:
     """What the first chart shows: every dataset's curves, and its reference layers."""
 
     def __post_init__(self) -> None:
-        self._version_of = cache(
-            metadata.version
-        )  # a package's whole description is parsed for it
+        # a package's whole description is parsed for it
+        self._version_of = cache(metadata.version)
 
         def begun_with() -> NumericsClass | None:
             return self.record.numerics if self._record_step.is_kept else None
 
         def lower_tokens(tokens: int) -> None:
-            self.folder.notes["batch_tokens"] = min(
-                tokens, self.batch_tokens[1]
-            )  # a resumed run needs it
+            # a resumed run needs it
+            self.folder.notes["batch_tokens"] = min(tokens, self.batch_tokens[1])
             self.folder.save()
 
         self.executor.begin_run(self.folder.work, lower_tokens, begun_with)
@@ -144,9 +142,8 @@ class Job:
 
     @cached_property
     def _record_step(self) -> StepResult:
-        files = (
-            None if self.in_memory else model_files(self.recipe.model)
-        )  # hashed before they are loaded
+        # hashed before they are loaded
+        files = None if self.in_memory else model_files(self.recipe.model)
 
         def describe_model() -> Description:
             described = self.executor.describe()
@@ -321,9 +318,8 @@ class DatasetRun:
             details = job.made_from(step.epoch, step.libraries, step.options) | {
                 "large": step.large
             }
-            details["stored"] = (
-                job.executor.is_local or not step.large
-            )  # workers' states are in files already
+            # workers' states are in files already
+            details["stored"] = job.executor.is_local or not step.large
             made = format_for(step.make), partial(step.make, self)
             self._results[name] = StepResult(
                 job.folder, f"{self.name}/{name}", needs, *made, **details

@@ -369,9 +369,8 @@ def evidence_terms(run: DatasetRun) -> Arrays:
     }
     states[BEFORE] = _along_directions(run, run["before-answer"], BEFORE)[None]
     position, site = run.job.headline
-    floor = run.job.places.index(
-        (position, (site + 1) % len(SITES))
-    )  # another site, whose clean state is its view
+    # another site, whose clean state is its view
+    floor = run.job.places.index((position, (site + 1) % len(SITES)))
     return moved | parts.solve_parts(
         states,
         run.evidence_items,

@@ -69,9 +69,8 @@ def run_study(
                         warm=warm,
                     )
                     folder.set_failure(run, None)
-                except (
-                    Incomplete
-                ) as error:  # the model's other runs would have the same workers
+                # the model's other runs would have the same workers
+                except Incomplete as error:
                     warm.close()
                     incomplete[run.name] = " ".join(str(error).split())
                     tell(f"{titles[run.name]} incomplete: {incomplete[run.name]}")

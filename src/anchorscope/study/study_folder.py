@@ -112,9 +112,8 @@ def open_study(path: Path, study: Study, source: Path) -> Iterator[StudyFolder]:
     def refuse() -> None:
         for name in (STUDY_MARKER, FILE, RUNS, COMPARED):
             refuse_linked(path / name)
-        if not (
-            path / STUDY_MARKER
-        ).is_file():  # a user's files beside a study's are left alone
+        # a user's files beside a study's are left alone
+        if not (path / STUDY_MARKER).is_file():
             refuse_foreign(path, _OURS)
 
     with open_locked(path, refuse):

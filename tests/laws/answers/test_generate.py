@@ -66,9 +66,8 @@ def talker(tiny_llama: LanguageModel) -> LanguageModel:
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter.mul_(
-                    2
-                )  # the tiny model itself says the same to every question
+                # the tiny model itself says the same to every question
+                parameter.mul_(2)
     return wrap(
         model,
         PreTrainedTokenizerFast(

@@ -253,9 +253,8 @@ def test_in_domain_every_item_is_scored_by_the_set_that_left_its_group_out(
             assert found.log_odds[seed, item] == scores[left_out, item]
             assert found.strata[seed, item] == left_out - seed * 2
     assert members[trained.whole].all()
-    assert not np.array_equal(
-        found.log_odds[0], found.log_odds[1]
-    )  # the folds of another seed are others
+    # the folds of another seed are others
+    assert not np.array_equal(found.log_odds[0], found.log_odds[1])
 
 
 def test_calibration_learns_from_members_only_and_by_the_weights_given(
@@ -283,9 +282,8 @@ def test_elsewhere_an_item_is_scored_by_all_or_by_a_set_without_its_group(
     trained: TrainedOn, natural: bool
 ) -> None:
     other = made_dataset(n=40, seed=9, name="other", shift=0.3)
-    outer = trained.fits.data.training.members[:2].argmin(
-        0
-    )  # the set that left an item out
+    # the set that left an item out
+    outer = trained.fits.data.training.members[:2].argmin(0)
     shared = {
         3: int(np.flatnonzero(outer == 0)[5]),
         4: int(np.flatnonzero(outer == 1)[5]),
@@ -420,9 +418,8 @@ def test_tossed_labels_keep_the_numbers_of_every_relation() -> None:
     agreement = np.mean(
         [(tossed(uneven, 0, toss).labels == uneven.labels).mean() for toss in range(40)]
     )
-    assert (
-        abs(agreement - (0.2**2 + 0.8**2)) < 0.05
-    )  # what chance gives, were they not drawn from the labels' places
+    # what chance gives, were they not drawn from the labels' places
+    assert abs(agreement - (0.2**2 + 0.8**2)) < 0.05
 
 
 def test_balanced_probabilities_of_a_run_that_was_not_balanced():
@@ -449,6 +446,5 @@ def test_balanced_probabilities_of_a_run_that_was_not_balanced():
     labels, weights = dataset.labels, balanced_weights(dataset)
     assert reliability_bins(said[False], labels, weights).error < 0.1
     assert reliability_bins(said[True], labels).error < 0.1
-    assert (
-        reliability_bins(said[True], labels, weights).error > 0.1
-    )  # those of the natural prevalence would not do
+    # those of the natural prevalence would not do
+    assert reliability_bins(said[True], labels, weights).error > 0.1

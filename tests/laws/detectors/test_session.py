@@ -94,9 +94,8 @@ def test_a_pass_stops_at_the_highest_layer_that_is_read(
 ) -> None:
     items, run, ran = session.items([asked(*PAIRS[0])]), LanguageModel.run_block, []
     needs = Needs((("clean", "mlp", 1), ("clean", "residual", 0)))
-    session.features(
-        items, needs
-    )  # the prompt's shared beginning runs once, through all layers
+    # the prompt's shared beginning runs once, through all layers
+    session.features(items, needs)
     monkeypatch.setattr(
         LanguageModel,
         "run_block",

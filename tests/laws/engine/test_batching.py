@@ -17,18 +17,15 @@ def test_every_item_runs_once_within_the_budget_with_the_longest_first(
     assert all(batches)
     order = [index for batch in batches for index in batch]
     assert sorted(order) == list(range(len(lengths)))
-    assert [lengths[index] for index in order] == sorted(
-        lengths, reverse=True
-    )  # a lack of memory shows at once
+    # a lack of memory shows at once
+    assert [lengths[index] for index in order] == sorted(lengths, reverse=True)
     for number, batch in enumerate(batches):
         longest = max(lengths[index] for index in batch)
-        assert (
-            len(batch) == 1 or longest * len(batch) <= budget
-        )  # an item longer than the budget runs alone
+        # an item longer than the budget runs alone
+        assert len(batch) == 1 or longest * len(batch) <= budget
         if number + 1 < len(batches):
-            assert (
-                longest * (len(batch) + 1) > budget
-            )  # the next item would not have fitted
+            # the next item would not have fitted
+            assert longest * (len(batch) + 1) > budget
 
 
 @given(

@@ -113,9 +113,8 @@ def test_all_single_layers_run_together(
         for item in range(len(items)):
             assert_same(found[layer, item], alone[0, item])
             below = found[layer, item][:, :, :layer]
-            assert torch.equal(
-                below, found[4, item][:, :, :layer]
-            )  # not run again, so the same to the last bit
+            # not run again, so the same to the last bit
+            assert torch.equal(below, found[4, item][:, :, :layer])
             assert not torch.equal(
                 found[layer, item][:, :, layer], found[4, item][:, :, layer]
             )

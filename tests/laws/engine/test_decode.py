@@ -61,9 +61,8 @@ def test_answers_are_those_of_transformers_generate_and_their_probabilities_thos
     tiny: LanguageModel, prompts: list[tuple[int, ...]]
 ) -> None:
     wanted = [generated(tiny, prompt) for prompt in prompts]
-    assert (
-        len({len(ids) for ids, _ in wanted}) > 2
-    )  # answers of many lengths, or the law would say little
+    # answers of many lengths, or the law would say little
+    assert len({len(ids) for ids, _ in wanted}) > 2
     own = [
         log_probs(tiny, prompt, ids)
         for prompt, (ids, _) in zip(prompts, wanted, strict=True)

@@ -135,11 +135,9 @@ def test_a_hidden_cut_is_refused_whatever_runs_beside_it(
         captured(mixed_windows, [far, near], variants=variants, tokens=budget)
 
     with pytest.raises(UserError, match="sliding window"):
-        go(
-            Variant({0: seen, 1: seen}), Variant({0: hidden, 1: hidden})
-        )  # another variant's edges do not count
+        # another variant's edges do not count
+        go(Variant({0: seen, 1: seen}), Variant({0: hidden, 1: hidden}))
     with pytest.raises(UserError, match="takes no attention edge from it in any layer"):
         go(Variant({0: hidden, 1: seen}, range(2, 4)))  # nor do another item's
-    go(
-        Variant({0: hidden, 1: seen})
-    )  # the first layers see everything: each item loses something
+    # the first layers see everything: each item loses something
+    go(Variant({0: hidden, 1: seen}))

@@ -161,9 +161,8 @@ def test_the_order_of_the_items_changes_no_number(
         if name == "pathways":
             keys = ["site", "item_id"]
             frame, other = frame.sort(keys), other.sort(keys)
-        assert_frame_equal(
-            frame, other, abs_tol=1e-6, rel_tol=1e-6
-        )  # sums in another order
+        # sums in another order
+        assert_frame_equal(frame, other, abs_tol=1e-6, rel_tol=1e-6)
 
 
 def test_groups_without_items_are_null_and_keep_their_kind() -> None:

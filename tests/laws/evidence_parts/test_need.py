@@ -178,9 +178,8 @@ def test_intervals_count_clusters_and_splits(make_case):
     few = share.half_width(np.arange(240) % 3) / share.standard_error(
         np.arange(240) % 3
     )
-    assert few == pytest.approx(
-        4.303, abs=0.01
-    )  # Student's t with two degrees of freedom
+    # Student's t with two degrees of freedom
+    assert few == pytest.approx(4.303, abs=0.01)
 
 
 def test_parts_sum_to_one_and_survive_storing(make_case):

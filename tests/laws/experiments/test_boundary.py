@@ -136,9 +136,8 @@ def test_supplied_answers_are_not_asked_again(inputs: ExperimentInputs) -> None:
             item, question=question, answer=replace(item.answer, log_probs=None)
         )
 
-    found = EXPERIMENT.run(
-        with_items(inputs, given)
-    )  # this inputs has no model: asking would fail
+    # this inputs has no model: asking would fail
+    found = EXPERIMENT.run(with_items(inputs, given))
     assert not rows(found, "dont_know_rate")
     assert not rows(found, "confidence_mean")
     assert rows(found, "accuracy")

@@ -74,9 +74,8 @@ def test_keys_lie_between_the_shared_prefix_and_the_answer(
     prefix, answer = item.located.prefix_length, item.located.answer_start
     first, stop = (1, prefix) if intervention.whole else (prefix, answer)
     assert all(first <= key < stop for key in cut.keys)
-    assert all(
-        type(key) is int for key in cut.keys
-    )  # a NumPy integer would not be written to JSON
+    # a NumPy integer would not be written to JSON
+    assert all(type(key) is int for key in cut.keys)
 
 
 @every_cut

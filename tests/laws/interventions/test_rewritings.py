@@ -295,9 +295,8 @@ def test_no_more_items_are_rewritten_than_are_asked_for_and_always_the_same_ones
         for name, one in REWRITINGS.items()
     }
     assert {len(items) for items in few.values()} == {5}
-    assert (
-        len({frozenset(items) for items in few.values()}) == 1
-    )  # so that methods are compared on the same items
+    # so that methods are compared on the same items
+    assert len({frozenset(items) for items in few.values()}) == 1
     least = replace(REWRITINGS["patch-self"], max_items=3)
     assert {run.item for run in plan_rewrite(least, world.items, setting).runs} < few[
         "patch-self"

@@ -227,9 +227,8 @@ def test_true_conversion_keeps_every_number(
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
     assert capfd.readouterr() == ("", "")
     assert "quantization_config" not in json.loads((folder / "config.json").read_text())
-    assert (
-        len({file.stat().st_mode for file in folder.iterdir()}) == 1
-    )  # the weights are as readable as the rest
+    # the weights are as readable as the rest
+    assert len({file.stat().st_mode for file in folder.iterdir()}) == 1
     with quiet_transformers():
         converted = AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32

@@ -112,9 +112,8 @@ def test_a_listed_model_that_computes_something_else_is_refused(
     model = copy.deepcopy(tiny_llama.model)
     block = model.model.layers[1]
     forward = block.forward
-    block.forward = lambda stream, **given: (
-        1.5 * forward(stream, **given)
-    )  # a patch that our own walk does not see
+    # a patch that our own walk does not see
+    block.forward = lambda stream, **given: 1.5 * forward(stream, **given)
     assert "states after block 1 are off by" in refused(
         lambda: wrap(model, tokenizer=None)
     )

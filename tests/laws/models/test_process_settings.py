@@ -97,8 +97,7 @@ def test_a_model_in_bfloat16_leaves_the_kernels_of_later_models_as_they_were() -
     for before in (True, False):  # a user's own choice comes back too
         torch.backends.mkldnn.set_flags(before)
         with product_kernels():
-            torch.nn.functional.linear(
-                half, half
-            )  # switches them off on a processor without bfloat16
+            # switches them off on a processor without bfloat16
+            torch.nn.functional.linear(half, half)
             torch.backends.mkldnn.set_flags(False)  # as there, on all others
         assert torch.backends.mkldnn.enabled == before

@@ -16,9 +16,8 @@ def test_every_fact_has_one_object_and_every_object_as_many_facts() -> None:
             LANGUAGE.facts[subject, relation] for subject in LANGUAGE.subjects
         )
         assert set(counts.values()) == {len(LANGUAGE.subjects) // len(LANGUAGE.objects)}
-    assert (
-        len(LANGUAGE.facts) % len(WORDINGS) == 0
-    )  # on which the balance of wordings rests
+    # on which the balance of wordings rests
+    assert len(LANGUAGE.facts) % len(WORDINGS) == 0
 
 
 def test_every_phrase_word_is_in_as_many_phrases_of_each_kind() -> None:

@@ -137,12 +137,10 @@ def test_a_gpus_plan_depends_on_all_its_memory_free_or_not(
     assert plan.bytes(*shape[1:]) <= 20 * 2**30  # a quarter
     pretend_gpu(monkeypatch, total=2**33, free=2**33)
     small = plan_chunks(shape, N_COLUMNS, GPU)
-    assert (
-        small.bytes(*shape[1:]) <= 2**31 or shape == SHAPES[3]
-    )  # states that do not fit are tried all the same
-    assert (small != plan) == (
-        shape in SHAPES[:2]
-    )  # the others fit either, or are solved one problem at a time
+    # states that do not fit are tried all the same
+    assert small.bytes(*shape[1:]) <= 2**31 or shape == SHAPES[3]
+    # the others fit either, or are solved one problem at a time
+    assert (small != plan) == (shape in SHAPES[:2])
 
 
 def test_the_probes_bits_do_not_depend_on_the_number_of_threads() -> None:
@@ -175,9 +173,8 @@ def test_where_memory_runs_out_the_chunks_left_are_halved_and_nothing_is_lost(
 
     def work(chunk: torch.Tensor, plan: ChunkPlan) -> list[float]:
         tried.append((len(chunk), plan.problems))
-        if len(chunk) > (
-            2 if chunk[0, 0, 0] >= 8 else 8
-        ):  # what others leave free shrinks under way
+        # what others leave free shrinks under way
+        if len(chunk) > (2 if chunk[0, 0, 0] >= 8 else 8):
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return chunk[:, 0, 0].tolist()
 

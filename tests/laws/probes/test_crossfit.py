@@ -158,9 +158,8 @@ def test_the_probes_of_a_fold_do_not_depend_on_the_items_of_that_fold(
     assert other.inner_auc[fold] == pytest.approx(fitted.inner_auc[fold], abs=2e-3)
     assert other.reference[fold] == fitted.reference[fold]
     others = [index for index in range(N_FOLDS) if index != fold]
-    assert (
-        change[others] > 0.02
-    ).all()  # the probes that did learn from these items notice
+    # the probes that did learn from these items notice
+    assert (change[others] > 0.02).all()
 
 
 def test_choices_and_probes_are_those_of_scikit_learn(
@@ -171,9 +170,8 @@ def test_choices_and_probes_are_those_of_scikit_learn(
     for layer, fold in ((1, 0), (2, 3), (2, 1), (0, 2)):
         x = example.states[layer].double().numpy()
         rows = np.flatnonzero(splits.training[fold])
-        scaled = (
-            StandardScaler().fit(x[rows]).transform(x)
-        )  # on the whole training set, also for the inner folds
+        # on the whole training set, also for the inner folds
+        scaled = StandardScaler().fit(x[rows]).transform(x)
         labels, inner = splits.labels, splits.inner[fold]
         losses, held_out = [], np.zeros((len(STRENGTHS), len(labels)))
         for place, strength in enumerate(STRENGTHS):

@@ -98,9 +98,8 @@ def make_problem(n: int, d: int, kind: str, seed: int = 0) -> Problem:
         states[:, 2] = 3.7  # constant
         states[:, 3] = 0.0
         for place, value in enumerate((0.25, 0.1, -7.7, 1 / 3, 123.4)):
-            states[: n // 2, 4 + place] = (
-                value  # constant on the whole of the second scaling, and not outside it
-            )
+            # constant on the whole of the second scaling, and not outside it
+            states[: n // 2, 4 + place] = value
     item = np.arange(n)
     scaled_on = np.stack([item % 5 != 0, item < n // 2, item >= 0], axis=1)
     members, scaling, strengths = [], [], []
@@ -164,9 +163,8 @@ def test_every_column_reaches_scikit_learns_minimum_and_acts_on_raw_states(
     torch.testing.assert_close(fit.logits.double(), raw, rtol=1e-4, atol=5e-4)
     assert fit.weight.shape == (len(problem.strengths), problem.states.shape[1])
     if kind == "outliers":
-        assert (
-            fit.weight[:, 2:4].abs() < 1e-5
-        ).all()  # what never varies teaches nothing
+        # what never varies teaches nothing
+        assert (fit.weight[:, 2:4].abs() < 1e-5).all()
 
 
 @pytest.mark.parametrize("size", [1e3, 3e5, 3e7])
@@ -209,6 +207,5 @@ def test_a_column_counts_as_converged_only_if_its_gradient_is_small(
     assert (left[~fit.converged.numpy()] > 0.5 * logistic.TOLERANCE).all()
     assert bool(fit.converged.all()) == (most == 400)
     if most == 12:
-        assert (
-            fit.converged.any()
-        )  # both kinds at once, so that the flags must tell them apart
+        # both kinds at once, so that the flags must tell them apart
+        assert fit.converged.any()

@@ -68,9 +68,8 @@ def test_a_cut_changes_all_layers_and_a_single_one_changes_from_its_layer_on(wan
         assert (single[cut, :cut] == 0).all()
         changed = (single[cut, cut:] - knockout[0, cut:]).abs().amax(-1) > 1e-6
         assert changed.all()
-    torch.testing.assert_close(
-        single[0, 0], knockout[1, 0]
-    )  # the first layer knows of no other
+    # the first layer knows of no other
+    torch.testing.assert_close(single[0, 0], knockout[1, 0])
 
 
 def test_the_mask_is_the_definition():

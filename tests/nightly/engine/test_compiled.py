@@ -25,9 +25,8 @@ def test_compiled_blocks_give_the_same_from_few_graphs(
         return graph.forward
 
     torch.compiler.reset()
-    compiled = torch.compile(
-        run_block, dynamic=True, backend=count
-    )  # the graphs as they are; kernels are torch's own
+    # the graphs as they are; kernels are torch's own
+    compiled = torch.compile(run_block, dynamic=True, backend=count)
     monkeypatch.setattr(language_model, "compiled_run_block", lambda: compiled)
     cuts = dict(enumerate(make_cuts(items)))
     found: dict[bool, list[Tensor]] = {False: [], True: []}
@@ -42,15 +41,12 @@ def test_compiled_blocks_give_the_same_from_few_graphs(
         )[0].values()
     for plain, fast in zip(found[False], found[True], strict=True):
         assert_same(fast, plain)
-    assert (
-        len(found[True]) > 6
-    )  # several batches, of different numbers of tokens, through four layers
-    assert (
-        2 <= len(graphs) <= 8
-    )  # norm, before attention, after it, feed-forward; and the last block's end
+    # several batches, of different numbers of tokens, through four layers
+    assert len(found[True]) > 6
+    # norm, before attention, after it, feed-forward; and the last block's end
+    assert 2 <= len(graphs) <= 8
 
 
 def test_nothing_is_compiled_where_it_does_not_pay(tiny_llama: LanguageModel) -> None:
-    assert (
-        compile_threshold(tiny_llama) is None
-    )  # not on the CPU, however much there is to do
+    # not on the CPU, however much there is to do
+    assert compile_threshold(tiny_llama) is None

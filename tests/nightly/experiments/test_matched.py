@@ -82,9 +82,8 @@ class Planted:
         states[1:, :, 0] += self.signal * sign - kept
         states[1:, :, 1] += kept
         cut[1:, :, 1] += kept
-        question = rng.normal(size=(LAYERS, len(items) // 2, WIDTH)).repeat(
-            2, axis=1
-        )  # two answers each
+        # two answers each
+        question = rng.normal(size=(LAYERS, len(items) // 2, WIDTH)).repeat(2, axis=1)
         clean, without, before = (
             torch.as_tensor(one, dtype=torch.float32) for one in (states, cut, question)
         )

@@ -17,9 +17,8 @@ def with_calls(
     inputs: ExperimentInputs, correct: Bools, asks: Bools
 ) -> ExperimentInputs:
     """The same inputs with pathways assigned by hand."""
-    inputs.__dict__["calls"] = Calls(
-        correct, asks
-    )  # where the cached property would put them
+    # where the cached property would put them
+    inputs.__dict__["calls"] = Calls(correct, asks)
     return inputs
 
 
@@ -74,9 +73,8 @@ def test_p_values_of_pathways_that_mean_nothing_are_spread_out() -> None:
 def test_pathways_that_go_with_the_label_are_told_by_the_label_and_no_more() -> None:
     labels, _ = planted(240)
     rng = np.random.default_rng(0)
-    asks = labels ^ (
-        rng.random(240) < 0.25
-    )  # three quarters of the true answers, a quarter of the false ones
+    # three quarters of the true answers, a quarter of the false ones
+    asks = labels ^ (rng.random(240) < 0.25)
     found = EXPERIMENT.run(
         with_calls(make_inputs(n=240, seed=5), np.ones(240, bool), asks)
     )

@@ -134,9 +134,8 @@ def test_what_belongs_to_the_items_is_reliable_and_found(
 def test_what_every_wording_draws_anew_is_not(inputs: ExperimentInputs) -> None:
     found = run(inputs, Model(stays=False))
     for truth in ("true", "false"):
-        assert only(found, "reliability", truth=truth).estimate.value < 0.5, (
-            truth
-        )  # a correlation below a third
+        # a correlation below a third
+        assert only(found, "reliability", truth=truth).estimate.value < 0.5, truth
 
 
 def test_words_and_examples_change_and_answers_do_not(

@@ -97,9 +97,8 @@ def node(
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(
-                started.pid, signal.SIGKILL
-            )  # asked to end, it would look for the other machine first
+            # asked to end, it would look for the other machine first
+            os.killpg(started.pid, signal.SIGKILL)
         started.wait()
         if inside:
             left = subprocess.run(

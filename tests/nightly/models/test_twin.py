@@ -169,9 +169,8 @@ def test_a_pass_that_is_interrupted_leaves_no_trace(model: Any) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         passes(lm, stop)
-    hook = getattr(lm.layers[2], lm.family.mlp).register_forward_pre_hook(
-        stop
-    )  # in the middle of a block
+    # in the middle of a block
+    hook = getattr(lm.layers[2], lm.family.mlp).register_forward_pre_hook(stop)
     with pytest.raises(KeyboardInterrupt):
         passes(lm)
     hook.remove()
@@ -214,9 +213,8 @@ def test_weights_that_change_later_are_seen() -> None:
     with torch.no_grad():
         model.model.layers[1].mlp.up_proj.weight[0] += 1  # trained on
     trained = passes(lm)
-    model.model.layers[2].mlp.up_proj.weight = torch.nn.Parameter(
-        torch.zeros(48, 32)
-    )  # replaced
+    # replaced
+    model.model.layers[2].mlp.up_proj.weight = torch.nn.Parameter(torch.zeros(48, 32))
     replaced = passes(lm)
     assert not torch.equal(before, trained)
     assert not torch.equal(trained, replaced)
@@ -232,9 +230,8 @@ def test_a_forward_of_the_users_own_runs_on_the_twin() -> None:
         return 2 * type(self).forward(self, stream)
 
     part.forward = doubled.__get__(part)
-    lm = wrap(
-        model, byte_tokenizer()
-    )  # the self-check compares with the model's own pass, doubled too
+    # the self-check compares with the model's own pass, doubled too
+    lm = wrap(model, byte_tokenizer())
     assert lm.layers[0].mlp.forward.__self__ is lm.layers[0].mlp
     assert (
         passes(lm) - passes(wrap(tiny_model("llama"), byte_tokenizer()))

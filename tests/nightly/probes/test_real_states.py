@@ -51,9 +51,8 @@ def states(labels: np.ndarray) -> torch.Tensor:
         for start in range(0, ITEMS, BATCH):
             rows = [tokenizer(text).input_ids for text in texts[start : start + BATCH]]
             longest = max(len(row) for row in rows)
-            ids = torch.tensor(
-                [row + [0] * (longest - len(row)) for row in rows]
-            )  # causal: padding behind is unseen
+            # causal: padding behind is unseen
+            ids = torch.tensor([row + [0] * (longest - len(row)) for row in rows])
             found = model.model(ids, output_hidden_states=True).hidden_states
             last = torch.tensor([len(row) - 1 for row in rows])
             kept.append(

@@ -63,9 +63,8 @@ def test_the_csv_is_what_is_drawn_and_what_the_page_shows(findings, written):
         rows.sort("layer")
         for _, rows in saved.group_by("intervention", "dataset", "group")
     ]
-    assert (
-        len(lines) == len(series) == 8
-    )  # two datasets × two groups, knockout and random
+    # two datasets × two groups, knockout and random
+    assert len(lines) == len(series) == 8
     page = (written / "report.html").read_text(encoding="utf-8")
     [text] = re.findall(r'id="figure-values">(.*?)</script>', page, flags=re.DOTALL)
     [panel] = json.loads(text)["delta_p"]

@@ -70,9 +70,8 @@ HARM: dict[str, Callable[[Path], object]] = {
 MORE_HARM: dict[str, Callable[[Path], object]] = {
     **HARM,
     "append": lambda file: file.write_bytes(file.read_bytes() + b"\0more"),
-    "zero": lambda file: file.write_bytes(
-        bytes(file.stat().st_size)
-    ),  # left by some file systems after a power cut
+    # left by some file systems after a power cut
+    "zero": lambda file: file.write_bytes(bytes(file.stat().st_size)),
     "folder": put_folder,
     "link": put_dangling_link,
 }

@@ -186,9 +186,8 @@ def test_fit_makes_only_what_detectors_read_with_the_same_numbers_and_run_comple
     assert again.exit_code == 0, again.stderr
     assert detectors.read_text() == numbers
     run_recipe(open_finished(out).recipe, out, for_detectors=True)
-    assert not open_finished(
-        out
-    ).is_for_detectors  # a run that has all its results keeps them
+    # a run that has all its results keeps them
+    assert not open_finished(out).is_for_detectors
 
 
 def test_detect_computes_only_what_is_missing_and_says_so_before(

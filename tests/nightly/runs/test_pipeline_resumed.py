@@ -70,9 +70,8 @@ def test_a_written_recipe_stopped_inside_every_step_in_turn_does_none_twice_and_
     done += made
     twice = {name for name in steps if done.count(name) != 1}
     assert set(done) == set(steps)
-    assert twice <= set(
-        WITH_ANOTHER
-    )  # the stopped work that had brought them is done again
+    # the stopped work that had brought them is done again
+    assert twice <= set(WITH_ANOTHER)
     same_results(out, tmp_path / "run")
 
 

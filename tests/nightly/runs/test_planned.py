@@ -59,6 +59,5 @@ def test_what_is_planned_is_made(
     measured = [
         step for step in told.plans[-1] if step.seconds is not None and step.cost
     ]
-    assert any(
-        step.seconds for step in measured
-    )  # from which the time left is known at once
+    # from which the time left is known at once
+    assert any(step.seconds for step in measured)

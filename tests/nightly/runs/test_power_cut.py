@@ -97,9 +97,8 @@ def test_whatever_is_listed_is_on_the_disk_before_the_list(
     disk.contents = {place.stat().st_ino for place in disk.names if place.is_file()}
     (out / "curves.csv").write_text("mine")
     with watched_disk(out, disk):
-        quick(
-            small_run.recipe, out, fresh=True
-        )  # started over, with a file of the user's in the way
+        # started over, with a file of the user's in the way
+        quick(small_run.recipe, out, fresh=True)
         assert tables_of(out) == small_run.tables
         assert disk.checked.count("manifest.json") == 1
         assert disk.checked.count("index.json") > 2 * len(

@@ -56,9 +56,8 @@ def talker() -> LanguageModel:
     with torch.no_grad():
         head = model.get_output_embeddings().weight
         for token in set(range(len(head))) - wanted:
-            head[token] = (
-                0.3 * head[sorted(wanted)[token % len(wanted)]]
-            )  # never the highest of all
+            # never the highest of all
+            head[token] = 0.3 * head[sorted(wanted)[token % len(wanted)]]
     return wrap(model, tokenizer, name="talker")
 
 

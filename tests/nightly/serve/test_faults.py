@@ -74,9 +74,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 def test_four_times_what_it_can_bear(
     small: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before_scoring(
-        monkeypatch, lambda items: time.sleep(0.02 * len(items))
-    )  # 50 items a second, at best
+    # 50 items a second, at best
+    before_scoring(monkeypatch, lambda items: time.sleep(0.02 * len(items)))
     statuses: list[int] = []
     body = json.dumps(
         {"items": [{"question": "Who wrote it?", "answer": "nobody"}] * 3}
@@ -203,9 +202,8 @@ def test_a_lost_device_ends_the_service(
 
     with running(tiny_llama) as service:
         before_scoring(monkeypatch, lose)
-        with pytest.raises(
-            httpx.HTTPError
-        ):  # nobody is told that the item was to blame
+        # nobody is told that the item was to blame
+        with pytest.raises(httpx.HTTPError):
             service.score(PAIRS[0]).raise_for_status()
         assert eventually(lambda: service.server.should_exit)
         assert isinstance(service.service.thread.error, torch.AcceleratorError)

@@ -39,9 +39,8 @@ def bundle(
 
 def refused(*arguments: object) -> str:
     words = ["serve", *map(str, arguments)]
-    with ThreadPoolExecutor(
-        1
-    ) as pool:  # a browser of other tests may have an event loop in this thread
+    # a browser of other tests may have an event loop in this thread
+    with ThreadPoolExecutor(1) as pool:
         done = pool.submit(lambda: invoke(*words)).result()
     assert done.exit_code == 2, done.output
     assert done.stdout == ""

@@ -257,9 +257,8 @@ def test_who_has_no_key_takes_nobodys_place(strict: Running) -> None:
         for _ in range(3):
             assert strict.client.get("/v1/models").status_code == 200
         until = time.monotonic() + 5
-        while (
-            strict.service.requests and time.monotonic() < until
-        ):  # these three may not have been counted off yet
+        # these three may not have been counted off yet
+        while strict.service.requests and time.monotonic() < until:
             time.sleep(0.01)
         assert strict.service.requests == 0
     finally:

@@ -197,6 +197,5 @@ def test_a_dataset_s_own_answer_is_right(dataset: str) -> None:
         for row in rows
         if not grade(row["answers"][0], row["answers"], row["question"])
     ]
-    assert len(missed) <= 0.005 * len(rows), (
-        missed
-    )  # those that look like a repetition of the question
+    # those that look like a repetition of the question
+    assert len(missed) <= 0.005 * len(rows), missed

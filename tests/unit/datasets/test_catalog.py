@@ -49,9 +49,8 @@ def test_a_reading_that_is_left_early_closes_its_file(tmp_path: Path) -> None:
         sample.format.partition(", ")[2]: sample for sample in SAMPLES
     }  # JSON lines, CSV, Parquet, …
     assert len(one_of_each) == 7
-    for sample in (
-        one_of_each.values()
-    ):  # an open file would be a warning, and warnings are errors here
+    # an open file would be a warning, and warnings are errors here
+    for sample in one_of_each.values():
         for packed in (False, True):
             next(
                 iter(

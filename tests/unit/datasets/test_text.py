@@ -128,9 +128,8 @@ def test_located_words_lie_in_order_and_read_the_same_alone(text: str) -> None:
             part.text
             for part in located_words(text[word.start : word.end], numbers=False)
         ]
-    for one, other in pairwise(
-        found
-    ):  # two words share a character only where one character is two words ("½")
+    # two words share a character only where one character is two words ("½")
+    for one, other in pairwise(found):
         assert one.end <= other.start or len(words(text[other.start])) > 1
 
 

@@ -92,9 +92,8 @@ def test_a_risk_that_no_threshold_keeps_is_not_reachable():
     assert np.mean([one.probability is None for one in found]) >= 0.9
     nothing = next(one for one in found if one.probability is None)
     assert (nothing.probability, nothing.coverage, nothing.n) == (None, 0.0, 400)
-    assert (
-        threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).probability is None
-    )  # too few to prove anything
+    # too few to prove anything
+    assert threshold_at_risk(np.ones(5), np.ones(5, bool), 0.05).probability is None
     assert threshold_at_risk([], [], 0.05).probability is None
 
 

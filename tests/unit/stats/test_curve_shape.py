@@ -106,14 +106,12 @@ def test_what_is_drawn_together_is_compared_draw_by_draw():
         np.full(8, -3.0), -3.0 + shared + 0.1 * rng.normal(size=(400, 8)), 50
     )
     upper = SampledCurve(np.zeros(8), shared, 60)
-    assert (
-        shape.last(lower - upper).ci_high < 0
-    )  # both move together: the gap is known well
+    # both move together: the gap is known well
+    assert shape.last(lower - upper).ci_high < 0
     assert (lower - upper).n == 50
     mixed = SampledCurve(upper.value, np.roll(upper.samples, 1, axis=0), upper.n)
-    assert (
-        shape.last(lower - mixed).ci_high > 0
-    )  # as if each had seen questions of its own
+    # as if each had seen questions of its own
+    assert shape.last(lower - mixed).ci_high > 0
 
 
 X = np.arange(20)
