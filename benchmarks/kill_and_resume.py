@@ -49,22 +49,26 @@ JOBS: dict[str, Callable[[Recipe, Path], Any]] = {
 def main() -> int:
     """The program."""
     parser = parser_of(str(__doc__))
-    parser.add_argument("--moments", type=at_least(1), default=30)
-    return run_script(parser, measure)
+    parser.add_argument("--moments", dest="times", type=at_least(1), default=30)
+    return run_script(parser, partial(measured, kill_and_resume, "kills"))
 
 
-def measure(options: argparse.Namespace) -> Report:
-    """All kills, a row each."""
+def measured(
+    end_runs: Callable[..., list[dict[str, Any]]],
+    what: str,
+    options: argparse.Namespace,
+) -> Report:
+    """Every time that a run is ended in some way, a row each."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        rows = kill_and_resume(
+        rows = end_runs(
             recipe_of(options),
             Path(folder),
-            options.moments,
+            options.times,
             rng=random.Random(options.seed),
             job=options.job,
         )
-    return report_of("kills", rows, time.monotonic() - began)
+    return report_of(what, rows, time.monotonic() - began)
 
 
 def report_of(what: str, rows: list[dict[str, Any]], seconds: float) -> Report:

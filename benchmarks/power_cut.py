@@ -8,15 +8,12 @@ Every copy is what a power cut at that moment leaves: it is mounted, its journal
 with it. The exit code is 1 if a table, a file or a note of the user's differs.
 """
 
-import argparse
 import contextlib
 import os
 import random
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -32,13 +29,12 @@ from kill_and_resume import (
     begin,
     differences,
     forked,
+    measured,
     parser_of,
-    recipe_of,
-    report_of,
     run,
     undisturbed,
 )
-from reporting import Report, at_least, run_script
+from reporting import at_least, run_script
 
 MEGABYTES = 256
 OPTIONS = "loop,commit=300,noauto_da_alloc"
@@ -47,22 +43,8 @@ OPTIONS = "loop,commit=300,noauto_da_alloc"
 def main() -> int:
     """The program."""
     parser = parser_of(str(__doc__))
-    parser.add_argument("--cuts", type=at_least(1), default=12)
-    return run_script(parser, measure)
-
-
-def measure(options: argparse.Namespace) -> Report:
-    """All power cuts, a row each."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        rows = cut_power(
-            recipe_of(options),
-            Path(folder),
-            options.cuts,
-            rng=random.Random(options.seed),
-            job=options.job,
-        )
-    return report_of("power_cuts", rows, time.monotonic() - began)
+    parser.add_argument("--cuts", dest="times", type=at_least(1), default=12)
+    return run_script(parser, partial(measured, cut_power, "power_cuts"))
 
 
 def cut_power(

@@ -14,6 +14,7 @@ from anchorscope.answers.choose import FOR_A_CHART, LabelCounter
 from anchorscope.catalogue import DETECTION_RUNS, KNOCKOUT, SAMPLES
 from anchorscope.datasets.question import Question
 from anchorscope.engine.sequences import SITES
+from anchorscope.errors import counted
 from anchorscope.evidence_parts.principal import default_directions
 from anchorscope.interventions.intervention import NOISE_ITEMS
 from anchorscope.models.process_settings import threads
@@ -263,7 +264,7 @@ class Cost:
                 f"and with fewer most of its chart stays undecided"
             )
         if self.fewer_random_cuts:
-            cuts = f"{self.random_cuts} random cut{'s' * (self.random_cuts > 1)}"
+            cuts = counted(self.random_cuts, "random cut")
             text += f"\n{cuts} on a CPU; --random-cuts {MOST_RANDOM_CUTS} makes the control smoother and the run longer"
         return text
 

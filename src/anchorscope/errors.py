@@ -74,6 +74,11 @@ def shorten(text: str, longest: int) -> str:
     )
 
 
+def counted(number: int, noun: str) -> str:
+    """How many of something: "1 run", "2 runs"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def shortened(value: object) -> str:
     """A value for a one-line message, shortened."""
     try:

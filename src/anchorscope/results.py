@@ -29,7 +29,7 @@ from anchorscope.artefacts.schema import FEATURE_SCHEMA, features_file
 from anchorscope.artefacts.step import peak_memory_mb
 from anchorscope.cost import REPORT
 from anchorscope.engine.sequences import SITES
-from anchorscope.errors import TooFewAnswers
+from anchorscope.errors import TooFewAnswers, counted
 from anchorscope.experiments.experiment import chosen_experiments
 from anchorscope.files import folder_beside
 from anchorscope.finished import FOR_DETECTORS, FinishedRun
@@ -548,7 +548,7 @@ def _warn_of_thin_folds(used: pl.DataFrame) -> Iterator[str]:
     )
     if fewest < FEW_IN_FOLD:
         yield (
-            f"one of {len(every)} folds holds {fewest} {kind} answer{'s' * (fewest != 1)}: what is measured in it "
+            f"one of {len(every)} folds holds {counted(fewest, f'{kind} answer')}: what is measured in it "
             "depends on single ones (fewer --folds, or more questions)"
         )
 

@@ -28,7 +28,7 @@ from anchorscope.artefacts.sealed_folder import (
     read_sealed,
 )
 from anchorscope.datasets.catalog import parse_spec
-from anchorscope.errors import UserError
+from anchorscope.errors import UserError, counted
 from anchorscope.files import is_locked, partial_of, read_regular, replacing, writable
 from anchorscope.finished import open_finished
 from anchorscope.json_text import from_json
@@ -171,7 +171,7 @@ def _read_unfinished(folder: Path) -> dict[str, Any]:
     n = len(from_json(read_regular(folder / INDEX))["steps"])
     content: dict[str, Any] = {
         "state": RUNNING if is_locked(folder) else STOPPED,
-        "about": f"{n} step{'s' * (n != 1)} done",
+        "about": f"{counted(n, 'step')} done",
     }
     recipe = folder / "recipe.toml"
     if not recipe.is_file():

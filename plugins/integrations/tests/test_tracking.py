@@ -4,6 +4,7 @@ import json
 import struct
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,43 +56,50 @@ def test_wandb(folder: Path, records: RunRecords, tmp_path: Path) -> None:
         folder, to="wandb", project="mine", mode="offline", dir=str(tmp_path)
     )
     (kept,) = (tmp_path / "wandb").glob(f"offline-run-*-{name}")
-    rows, summary, config, files = _wandb_records(next(kept.glob("*.wandb")))
-    assert config["recipe"] == records.parameters
-    assert config["made_of"] == records.tags
-    assert {key: summary[key] for key in records.metrics} == pytest.approx(
-        records.metrics
-    )
+    sent = _wandb_records(next(kept.glob("*.wandb")))
+    assert sent.config["recipe"] == records.parameters
+    assert sent.config["made_of"] == records.tags
+    metrics = {key: sent.summary[key] for key in records.metrics}
+    assert metrics == pytest.approx(records.metrics)
     by_layer = {
         row["layer"]: {key: row[key] for key in records.curves[row["layer"]]}
-        for row in rows
+        for row in sent.rows
         if "layer" in row
     }
     assert by_layer == {
         layer: pytest.approx(found) for layer, found in records.curves.items()
     }
-    assert files >= {"report.html", "figures/delta_p.png", "tables/summary.csv"}
+    assert sent.files >= {"report.html", "figures/delta_p.png", "tables/summary.csv"}
 
 
-def _wandb_records(path: Path) -> tuple[list[dict], dict, dict, set[str]]:
-    """What an offline run holds, in the form in which it would be sent."""
-    rows, summary, config, files = [], {}, {}, set()
+@dataclass
+class Sent:
+    """What an offline run of W&B would send."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    summary: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+
+
+def _wandb_records(path: Path) -> Sent:
+    sent = Sent()
     for record in _whole_wandb_file(path):
         if record.HasField("history"):
-            rows.append(_values(record.history.item))
+            sent.rows.append(_values(record.history.item))
         if record.HasField("summary"):
-            summary |= _values(record.summary.update)
+            sent.summary |= _values(record.summary.update)
         if record.HasField("run"):
-            config |= {
-                one.key: json.loads(one.value_json) for one in record.run.config.update
+            sent.config |= {
+                entry.key: json.loads(entry.value_json)
+                for entry in record.run.config.update
             }
         if record.HasField("request") and record.request.HasField("log_artifact"):
-            files |= {
-                one.path
-                for one in record.request.log_artifact.artifact.manifest.contents
-            }
+            logged = record.request.log_artifact.artifact
+            sent.files |= {entry.path for entry in logged.manifest.contents}
         if record.HasField("artifact"):
-            files |= {one.path for one in record.artifact.manifest.contents}
-    return rows, summary, config, files
+            sent.files |= {entry.path for entry in record.artifact.manifest.contents}
+    return sent
 
 
 def _whole_wandb_file(path: Path) -> list[Any]:
@@ -111,13 +119,15 @@ def _whole_wandb_file(path: Path) -> list[Any]:
 
 def _wandb_blocks(content: bytes) -> Iterator[bytes]:
     """Its file is a log as LevelDB writes it: blocks of 32 kB, with checksum, size and kind before every piece."""
-    at, whole = 7, b""  # after ":W&B", a magic number and the version
+    # After ":W&B", a magic number and the version.
+    at = 7
+    whole = b""
     while at + 7 <= len(content):
         left = 0x8000 - at % 0x8000
         if left < 7:
             at += left
             continue
-        _, size, kind = struct.unpack_from("<LHB", content, at)
+        size, kind = struct.unpack_from("<4xHB", content, at)
         whole += content[at + 7 : at + 7 + size]
         at += 7 + size
         if kind in (1, 4):  # whole, or the last piece
@@ -127,5 +137,6 @@ def _wandb_blocks(content: bytes) -> Iterator[bytes]:
 
 def _values(items: Any) -> dict[str, Any]:
     return {
-        "/".join(one.nested_key) or one.key: json.loads(one.value_json) for one in items
+        "/".join(item.nested_key) or item.key: json.loads(item.value_json)
+        for item in items
     }

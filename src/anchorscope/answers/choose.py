@@ -14,7 +14,7 @@ from anchorscope.answers.template import FEW_SHOT
 from anchorscope.datasets.catalog import Reading
 from anchorscope.datasets.question import KNOWN, Question, asks_yes_no
 from anchorscope.datasets.text import normalise, question_key, small_hash
-from anchorscope.errors import TooFewAnswers, UserError
+from anchorscope.errors import TooFewAnswers, UserError, counted
 
 YES_NO = ("drop", "keep")
 """What happens to yes/no questions, of which chance gets half right."""
@@ -144,7 +144,7 @@ class Outlook:
     @property
     def sentence(self) -> str:
         """A warning; empty if there is nothing to warn of."""
-        count = f"{self.questions:,} question{'s' * (self.questions != 1)}"
+        count = counted(self.questions, "question")
         if self.empty:
             count += f" ({self.empty:,} with an empty answer)"
         if self.is_enough:

@@ -24,7 +24,7 @@ from anchorscope.cli.terminal import (
     user_errors,
 )
 from anchorscope.comparing.rules import REFUSABLE
-from anchorscope.errors import UserError
+from anchorscope.errors import UserError, counted
 from anchorscope.execute.choose import choose
 from anchorscope.options import split_list
 from anchorscope.recipe import about, named_folder
@@ -164,8 +164,8 @@ def run_study(
             f"you trust the models' authors, or take trust_remote_code out of the study."
         )
     planned, choice = planned.with_threads(threads), choose(executor, workers)
-    n, models = len(planned.runs), len(planned.models)
-    size = f"{n} run{'s' * (n != 1)} of {models} model{'s' * (models != 1)}"
+    n = len(planned.runs)
+    size = f"{counted(n, 'run')} of {counted(len(planned.models), 'model')}"
     say(f"anchorscope: {planned.name}, {size} into {folder}", quiet)
 
     with loading("torch", quiet):
@@ -214,11 +214,9 @@ def show_status(study: _File = None, out: _Out = None, as_json: AsJson = False) 
     width = max(len(run.name) for run in status.runs)
     emit_text(status.line + ("; a process is working on it" if status.running else ""))
     for run in status.runs:
-        steps = (
-            f"{run.steps} step{'s' * (run.steps != 1)}"
-            if run.steps and run.state != "done"
-            else ""
-        )
+        steps = ""
+        if run.steps and run.state != "done":
+            steps = counted(run.steps, "step")
         more = "; ".join(part for part in (steps, run.error or "") if part)
         emit_text(f"  {run.name:<{width}}  {run.state:<7}  {more}".rstrip())
 

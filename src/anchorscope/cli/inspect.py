@@ -29,7 +29,7 @@ from anchorscope.cli.terminal import (
     short,
     user_errors,
 )
-from anchorscope.errors import UserError
+from anchorscope.errors import UserError, counted
 from anchorscope.models.embedded import EMBEDDED, cache_dir, install, installed_path
 from anchorscope.models.sources import SHAPES
 from anchorscope.screen import card_text, duration, harmless, say
@@ -521,7 +521,7 @@ def view(
             found = [asdict(result) for result in results]
             return emit_json({"folder": path, "page": file, "found": found})
         n = len(results)
-        say(f"{n} result{'s' * (n != 1)} in {path}: {file}", quiet)
+        say(f"{counted(n, 'result')} in {path}: {file}", quiet)
         if browser and has_screen():
             webbrowser.open(file.resolve().as_uri())
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from anchorscope.artefacts.sealed_folder import SealedFolder
 from anchorscope.comparing.rules import OPTIONS, RULES, check_allowed
-from anchorscope.errors import UserError, faults_as_user_errors
+from anchorscope.errors import UserError, counted, faults_as_user_errors
 from anchorscope.files import canonical_hash, sha256
 from anchorscope.finished import FinishedRun, open_finished
 from anchorscope.json_text import from_json
@@ -207,7 +207,7 @@ def open_runs(
     ):
         raise UserError(
             f"--names takes one name per run, in the order of the runs, none empty, none twice and none with a comma; "
-            f"found for {n} run{'s' * (n != 1)}: {', '.join(map(repr, names))}. For example: --names "
+            f"found for {counted(n, 'run')}: {', '.join(map(repr, names))}. For example: --names "
             f"{','.join('ABCDEFGHIJKLMNOPQRSTUVWXYZ'[:n])}."
         )
     real_paths = [os.path.realpath(path) for path in paths]  # also of links in a circle

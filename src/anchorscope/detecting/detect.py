@@ -46,7 +46,7 @@ from anchorscope.detectors.fits import missing_feature
 from anchorscope.detectors.fitted import TrainingRange
 from anchorscope.detectors.recommend import recommend
 from anchorscope.detectors.training import Dataset
-from anchorscope.errors import UserError, faults_as_user_errors
+from anchorscope.errors import UserError, counted, faults_as_user_errors
 from anchorscope.evidence.source_use import FOLLOWED, UseCalibration, calibrate_use
 from anchorscope.files import canonical_hash
 from anchorscope.finished import FinishedRun, open_finished
@@ -407,8 +407,8 @@ def detect(
         context = DetectionContext(
             model,
             {source.data.name: source.about for source in sources},
-            f"run{'s' * (len(paths) > 1)} {', '.join(path.name for path in paths)}; "
-            f"{chosen.seeds} fold seed{'s' * (chosen.seeds > 1)}; "
+            f"{'run' if len(paths) == 1 else 'runs'} {', '.join(path.name for path in paths)}; "
+            f"{counted(chosen.seeds, 'fold seed')}; "
             f"{time.monotonic() - began:.0f} s",
             command,
             {name: record["path"] for name, record in saved.items()},
@@ -458,12 +458,10 @@ def _key(runs: Sequence[FinishedRun], options: DetectOptions) -> str:
 
 
 def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
-    """What repeats it from where it was made: every option that was set; of whole paths the name alone, which says
-    nothing of the machine."""
-    named = [path.name if path.is_absolute() else str(path) for path in (*paths, out)]
-    command = ["anchorscope", "detect", *named[:-1]]
+    """What repeats it from where it was made: every option that was set."""
+    command = ["anchorscope", "detect", *map(_named, paths)]
     if out != paths[0] / "detectors":
-        command += ["--out", named[-1]]
+        command += ["--out", _named(out)]
     for option in fields(options):
         value = getattr(options, option.name)
         if value != option.default and option.name != "fresh":
@@ -473,6 +471,11 @@ def _command(paths: Sequence[Path], out: Path, options: DetectOptions) -> str:
                 ",".join(map(str, words)),
             ]
     return shlex.join(filter(None, command))
+
+
+def _named(path: Path) -> str:
+    """A folder in a command that is printed; of an absolute path the name alone, which says nothing of the machine."""
+    return path.name if path.is_absolute() else str(path)
 
 
 class _Job:

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from numpy.typing import NDArray
 from torch import Tensor
 
-from anchorscope.errors import TooFewAnswers
+from anchorscope.errors import TooFewAnswers, counted
 from anchorscope.models.devices import to_device
 from anchorscope.models.process_settings import true_float32
 from anchorscope.probes.folds import grouped_folds, truth_strata
@@ -99,7 +99,7 @@ def _refuse_one_sided(splits: Splits, n_groups: int) -> None:
         (sets & splits.labels).any(axis=1) & (sets & ~splits.labels).any(axis=1)
     ).all():
         raise TooFewAnswers(
-            f"The {len(splits.labels)} used items fall into {n_groups} group{'s' * (n_groups != 1)}, too few for folds "
+            f"The {len(splits.labels)} used items fall into {counted(n_groups, 'group')}, too few for folds "
             f"with true and false answers on every side; ask more questions (--limit), or use another --group-by."
         )
 

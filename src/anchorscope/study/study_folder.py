@@ -22,7 +22,7 @@ from anchorscope.artefacts.sealed_folder import (
     refuse_linked,
     sealed_text,
 )
-from anchorscope.errors import UserError
+from anchorscope.errors import UserError, counted
 from anchorscope.files import (
     LOCK,
     is_locked,
@@ -185,8 +185,9 @@ class Status:
     @property
     def line(self) -> str:
         """How far it is, in one line."""
-        counted = [f"{n} {state}" for state in STATES if (n := self.count(state))]
-        return f"{self.name}: {len(self.runs)} run{'s' * (len(self.runs) != 1)}, {', '.join(counted)}"
+        states = [f"{n} {state}" for state in STATES if (n := self.count(state))]
+        runs = counted(len(self.runs), "run")
+        return f"{self.name}: {runs}, {', '.join(states)}"
 
     def record(self) -> dict[str, Any]:
         """For programs."""
